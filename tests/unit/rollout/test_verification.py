@@ -44,29 +44,22 @@ def test_a_person_who_stops_the_verification_keeps_the_report_of_what_was_done(r
 KEPT = {"key": "k", "driver": "580", "verdict": "pass", "simulated": False, "time": "noon", "newer": 1}
 
 
-def on_record(kept):
-    loaded = SimpleNamespace(loaded=SimpleNamespace(version="580"))
-    facts = SimpleNamespace(state=record({"verified": kept}), driver=loaded)
-    return verification._on_record(
-        SimpleNamespace(facts={"a": facts}, plans={"a": SimpleNamespace(lock=on_host.Applied(key="k"))}), "a"
-    )
-
-
-def test_what_was_verified_is_not_measured_again():
-    assert on_record(KEPT) == "pass on noon"
-    assert on_record(dict(KEPT, verdict="skip", simulated=True)) == "on noon, as far as a simulated GPU allows"
-    assert (
-        on_record(msgspec.to_builtins(on_host.Verified(key="k", driver="580", verdict="warn", time="dusk")))
-        == "warn on dusk"
-    )
+NEW = msgspec.to_builtins(on_host.Verified(key="k", driver="580", verdict="warn", time="dusk"))
 
 
 @pytest.mark.parametrize(
-    "kept",
+    ("kept", "said"),
     [
-        None, "yes", dict(KEPT, key="other"), dict(KEPT, driver="575"), dict(KEPT, verdict="fail"),
-        dict(KEPT, verdict="skip"), dict(KEPT, verdict=7), dict(KEPT, time=None),
+        (KEPT, "pass on noon"),
+        (dict(KEPT, verdict="skip", simulated=True), "on noon, as far as a simulated GPU allows"),
+        (NEW, "warn on dusk"),
+        # What was not verified, or cannot be read, is measured again.
+        (None, ""), ("yes", ""), (dict(KEPT, key="other"), ""), (dict(KEPT, driver="575"), ""), (dict(KEPT, verdict="fail"), ""),
+        (dict(KEPT, verdict="skip"), ""), (dict(KEPT, verdict=7), ""), (dict(KEPT, time=None), ""),
     ],
 )  # fmt: skip
-def test_what_was_not_or_cannot_be_read_is_measured(kept):
-    assert on_record(kept) == ""
+def test_what_was_verified_is_not_measured_again(kept, said):
+    loaded = SimpleNamespace(loaded=SimpleNamespace(version="580"))
+    facts = SimpleNamespace(state=record({"verified": kept}), driver=loaded)
+    plans = {"a": SimpleNamespace(lock=on_host.Applied(key="k"))}
+    assert verification._on_record(SimpleNamespace(facts={"a": facts}, plans=plans), "a") == said

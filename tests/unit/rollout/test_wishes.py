@@ -34,13 +34,10 @@ def test_a_wish_that_loses_is_named_with_what_wins(wish, variables, said):
 @pytest.mark.parametrize(
     ("wish", "variables"),
     [
-        ("torch==2.6.*", {}),
-        ("torch==2.6.*", {"gpusetup_torch": "2.6.*"}),
-        ("torch", {"gpusetup_torch": "2.6.*"}),
-        ("torch==2.6.*", {"gpusetup_components": ["torch"]}),
-        ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
+        ("torch==2.6.*", {}), ("torch==2.6.*", {"gpusetup_torch": "2.6.*"}), ("torch", {"gpusetup_torch": "2.6.*"}),
+        ("torch==2.6.*", {"gpusetup_components": ["torch"]}), ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
     ],
-)
+)  # fmt: skip
 def test_what_counts_or_is_only_made_narrower_is_no_loss(wish, variables):
     assert asked([wish], **variables)[1] == ()
 

@@ -20,25 +20,20 @@ HEADER = ",".join(COLUMNS) + "\n"
 ROW = ["x"] * len(COLUMNS)
 
 
-def test_the_header_comes_once_and_rows_are_added(tmp_path):
+@pytest.mark.parametrize("cut", [None, 0, 1, len(HEADER) - 1, len(HEADER), len(HEADER) + 5, -1])
+def test_the_header_comes_once_and_what_a_power_cut_left_is_whole_again(tmp_path, cut):
     path = tmp_path / "gpus.csv"
     for _ in range(2):
         with CsvFile(str(path)) as file:
             file.add([ROW])
-    assert path.read_text() == HEADER + (",".join(ROW) + "\n") * 2
-
-
-@pytest.mark.parametrize("cut", [0, 1, len(HEADER) - 1, len(HEADER), len(HEADER) + 5, -1])
-def test_what_a_power_cut_left_is_whole_again(tmp_path, cut):
-    path = tmp_path / "gpus.csv"
-    whole = HEADER + ",".join(ROW) + "\n" + ",".join(ROW) + "\n"
+    whole = path.read_text()
+    assert whole == HEADER + (",".join(ROW) + "\n") * 2
     path.write_text(whole[:cut])
     with CsvFile(str(path)) as file:
         file.add([ROW])
-    lines = list(csv.reader(io.StringIO(path.read_text())))
-    assert path.read_text().endswith("\n")
-    assert lines[0] == list(COLUMNS)
-    assert all(line == ROW for line in lines[1:])
+    text = path.read_text()
+    lines = list(csv.reader(io.StringIO(text)))
+    assert (text[-1], lines[0], lines[1:]) == ("\n", list(COLUMNS), [ROW] * (len(lines) - 1))
     assert len(lines) == 2 + whole[:cut].count("\n", len(HEADER))
 
 
@@ -80,19 +75,17 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
 
 
 def test_rows_have_a_look_s_figures_or_why_there_are_none(link, clock):
+    def told(host, now, *columns):
+        return [[dict(zip(COLUMNS, row, strict=True))[name] for name in columns] for row in rows(host, now)]
+
     well = link("a", gpu(0, processes=(program(), program(pid=2, user="bob"))), gpu(1, error="GPU is lost"))
-    one, two = (dict(zip(COLUMNS, row, strict=True)) for row in rows(well, 0.0))
-    assert (one["time"], one["state"], one["gpu"], one["memory_used_mib"], one["programs"], one["users"]) == (
-        "2026-11-23T09:42:30.000Z", "live", 0, 102400, 2, "anna bob",
-    )  # fmt: skip
-    assert two["error"] == "GPU is lost"
+    one, two = told(well, 0.0, "time", "state", "gpu", "memory_used_mib", "programs", "users", "error")
+    assert one[:6] == ["2026-11-23T09:42:30.000Z", "live", 0, 102400, 2, "anna bob"]
+    assert two[6] == "GPU is lost"
     clock.now += 60
     well.drop("Host key verification failed.")
-    (row,) = rows(well, 1795426999.0)
-    told = dict(zip(COLUMNS, row, strict=True))
-    assert (told["time"], told["state"], told["gpu"], told["error"]) == (
-        "2026-11-23T09:43:19.000Z", "down", "", "Host key verification failed.",
-    )  # fmt: skip
+    down = ["2026-11-23T09:43:19.000Z", "down", "", "Host key verification failed."]
+    assert told(well, 1795426999.0, "time", "state", "gpu", "error") == [down]
 
 
 def test_the_document_has_every_host(link, clock):

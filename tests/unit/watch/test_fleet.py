@@ -83,13 +83,6 @@ def test_a_host_that_stops_midway_is_silent_with_its_age_and_comes_back(fleet):
     until(hosts, lambda: first.state == "live")
 
 
-def test_a_connection_that_ends_is_made_again(fleet):
-    hosts = fleet(route("a", ONCE))
-    until(hosts, lambda: hosts.links[0].state == "down")
-    hosts.links[0].next_try = 0.0
-    until(hosts, lambda: hosts.links[0].state == "live")
-
-
 def test_a_silent_connection_is_given_up_and_made_again(fleet):
     hosts = fleet(route("a", LINES))
     (link,) = hosts.links
@@ -232,5 +225,9 @@ def test_what_is_no_line_of_ours_is_a_reason_and_never_harm(link):
     assert host.looks == 1
 
 
-def test_a_host_that_cannot_be_watched_says_so_at_once(clock):
-    assert Link(Route("a", problem="it is reached with a password"), 2.0, clock).state == "refused"
+def test_a_connection_that_ends_is_made_again(fleet, clock):
+    hosts = fleet(route("a", ONCE))
+    until(hosts, lambda: hosts.links[0].state == "down")
+    hosts.links[0].next_try = 0.0
+    until(hosts, lambda: hosts.links[0].state == "live")
+    assert Link(Route("a", problem="it is reached with a password"), 2.0, clock).state == "refused", "at once"
