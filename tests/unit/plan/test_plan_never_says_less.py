@@ -29,7 +29,11 @@ HELD = {"nvidia": ModuleUse(references=1, holders=("gdrdrv",))}
         (NOT_LOADED | NO_MODULE, ["module-build", "module-load"], "reboots only if the kernel cannot load the module"),
         (NOT_LOADED | {"simulated": True}, ["reboot"], "none is loaded"),
         (NOT_LOADED | {"module_users": HELD}, ["reboot"], "none is loaded"),
-        ({"driver": {"loaded": LoadedModule(version=WORKS.driver.version, flavour="proprietary")}}, ["module-load"], ""),
+        (
+            {"driver": {"loaded": LoadedModule(version=WORKS.driver.version, flavour="proprietary")}},
+            ["module-load"],
+            "",
+        ),
     ],
 )
 def test_a_reboot_that_the_roles_may_ask_for_stands_in_the_plan(parts, ids, says):

@@ -20,15 +20,13 @@ from gpusetup.errors import PreflightError
 from gpusetup.model.applied import Apply, HostRecord, RecordedFile, RecordedRunfile, RecordedService
 from gpusetup.model.facts import LoadedModule, Python, Service, Source, Unreadable
 from gpusetup.model.facts_machine import ModuleFile
-from gpusetup.model.request import Requirement
 from gpusetup.model.settings import DesktopsWish, GpuDirect, ImexWish, Settings
 from gpusetup.plan.lifecycle import differences
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, drafted
+from tests.unit.plan.conftest import DRIVER, answer, asked, drafted
 
-DRIVER = Settings(requirements=(Requirement(component="driver"),))
 PLAYBOOKS = content_path() / "playbooks"
 
 
@@ -152,35 +150,30 @@ def test_the_same_command_finishes_it(steps, planner, rebooted, record, first, t
     assert (after.state, after.actions) == ("unchanged", ())
 
 
-BARE = Settings(requirements=(Requirement(component="driver"), Requirement(component="cupy")))
-
-
 @pytest.mark.parametrize(
     ("machine", "source", "offers"),
     [("debian12-rtx4090-nouveau", "distro", "debian12_archive"), ("ubuntu24.04-rtx4090-open", "auto", "nvidia_ubuntu")],
 )
 def test_the_same_command_asks_for_the_same_whatever_has_come_already(request, planner, host, machine, source, offers):
     """Else the host would refuse it while its own transaction goes on, and the second run would not be a quick one."""
-    change, kernel = msgspec.structs.replace, host(machine).kernel
-    kernel = change(kernel, installed=tuple(change(one, headers=False) for one in kernel.installed))
-    python = Python(path="/usr/bin/python3", version="3.11", ensurepip=False)
-    nothing = host(machine, driver=None, kernel=kernel, pythons=(python,))
-    offered, settings = request.getfixturevalue(offers), msgspec.structs.replace(BARE, source=source)
+
+    def parts(*, complete):
+        kernels = tuple(changed(one, headers=complete) for one in host(machine).kernel.installed)
+        python = Python(path="/usr/bin/python3", version="3.11", ensurepip=complete)
+        return {"driver": None, "kernel": {"installed": kernels}, "pythons": (python,)}
+
+    offered, settings = request.getfixturevalue(offers), asked("driver", "cupy", source=source)
+    nothing = host(machine, **parts(complete=False))
     plan = drafted(planner, nothing, settings, offered).plan
-    asked = [package.name for package in plan.lock.wanted.packages.wanted()]
-    assert len(asked) > 3
-    for come in range(len(asked) + 1):
-        installed = {**nothing.packages.installed, **dict.fromkeys(asked[:come], "1")}
-        complete = come == len(asked)
-        facts = change(
-            nothing,
-            state=HostRecord(apply=Apply(id="run-1", lock=plan.lock)),
-            packages=change(nothing.packages, installed=installed),
-            kernel=change(kernel, installed=tuple(change(one, headers=complete) for one in kernel.installed)),
-            pythons=tuple(change(python, ensurepip=complete) for python in nothing.pythons),
+    names = [package.name for package in plan.lock.wanted.packages.wanted()]
+    assert len(names) > 3
+    for come in range(len(names) + 1):
+        installed = {**nothing.packages.installed, **dict.fromkeys(names[:come], "1")}
+        facts = changed(
+            nothing, state=HostRecord(apply=Apply(id="run-1", lock=plan.lock)), packages={"installed": installed}
         )
-        again = drafted(planner, facts, settings, offered).plan
-        assert again.variables == plan.variables, asked[:come]
+        again = drafted(planner, changed(facts, **parts(complete=come == len(names))), settings, offered).plan
+        assert again.variables == plan.variables, names[:come]
 
 
 def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner, host, first):
@@ -223,14 +216,13 @@ def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(cut, record, tmp_pa
 
 def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(planner, rebooted, first):
     """Its record has no packages of the driver: nothing would move, and that is no way back."""
-    driver = changed(first.stack.driver, version="570.1", installed=True)
-    wanted = changed(first.lock.wanted, packages=None, manage_driver=False)
-    kept = changed(first.lock, wanted=wanted, stack=changed(first.stack, driver=driver))
+    driver = {"version": "570.1", "installed": True}
+    kept = changed(first.lock, wanted={"packages": None, "manage_driver": False}, stack={"driver": driver})
     with refused(PreflightError, "GS-815", match="kept driver 570"):
         planner.recorded(rebooted, DRIVER, kept)
 
 
-def lost_facts(facts: Any, why: str) -> Any:
+def lost_facts(facts, why):
     return changed(facts, state=None, unreadable=(Unreadable(field="state", reason=why),))
 
 
@@ -286,8 +278,8 @@ def test_imex_and_desktops_come_beside_a_driver_on_record(planner, rebooted, fir
     table = planner.matrix.repos.desktops
     names = {*table.packages, *(name for server in table.servers for name in server), *table.session}
     offers = answer(catalog.ubuntu(), *((name, "1-1") for name in names), *((name, full) for name in table.graphics))
-    asked = {"imex": ImexWish(nodes=("10.0.0.1",)), "desktops": DesktopsWish(users=("alice",))}
-    plan = planner.second(facts, changed(DRIVER, **asked), offers).plan
+    wish = changed(DRIVER, imex=ImexWish(nodes=("10.0.0.1",)), desktops=DesktopsWish(users=("alice",)))
+    plan = planner.second(facts, wish, offers).plan
     assert [item.name for item in plan.variables.gpu_fabric_packages] == ["nvidia-imex"]
     drawing = {*plan.variables.gpu_driver_packages} - {*first.variables.gpu_driver_packages}
     assert {item.name for item in drawing} == {"libnvidia-gl-580", "nvidia-driver-libs"}
@@ -316,8 +308,7 @@ def test_the_persistence_daemon_comes_when_it_is_asked_for_later(planner, host, 
 
 @pytest.mark.parametrize("name", [name for one in COMPONENTS for name, read in one.settings.items() if read is yes])
 def test_what_a_setting_turned_on_goes_when_it_is_turned_off(planner, host, rebooted, name):
-    wishes = tuple(Requirement(component=part) for part in ("driver", "cuda", "cudnn", "nccl"))
-    off = Settings(requirements=wishes, persistence=False, rdma="inbox" if name == "ipoib" else "none")
+    off = asked("driver", "cuda", "cudnn", "nccl", persistence=False, rdma="inbox" if name == "ipoib" else "none")
     names = [package for row in planner.matrix.rdma.packages for package in row.packages if "{" not in package]
     offers = answer(catalog.ubuntu(), *((package, "2.5-1") for package in names))
     bare = changed(host("ubuntu24.04-h200-keep"), driver=None, services={})
