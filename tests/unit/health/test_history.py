@@ -7,18 +7,22 @@ import sqlite3
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from typing import Any
 
-import msgspec
 import pytest
 
+from gpusetup.cli.history import boards
 from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
 from gpusetup.health import history
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
+from tests.hosts.machines import changed
+from tests.refusals import refused
 from tests.unit.verify.verify_documents import captured, set_smi
 
 
@@ -38,6 +42,11 @@ def keep(path, report, gpus="a"):
     return history.append(path, report.hosts[0], report, gpus)
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "h.sqlite3"
+
+
 def test_what_was_found_is_kept_with_its_figures(tmp_path):
     path = tmp_path / "h" / "gpu07.sqlite3"
     bad = Result(id="gpu.ecc", level="quick", verdict="fail", text="GPU 0: 3 errors")
@@ -51,46 +60,37 @@ def test_what_was_found_is_kept_with_its_figures(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_page_that_is_broken_inside_the_file_is_said(tmp_path):
-    path = tmp_path / "h.sqlite3"
+def test_a_page_that_is_broken_inside_the_file_is_said(path):
     for number in range(60):
         keep(path, report_of(number, copy(4200.0)))
     whole = path.read_bytes()
     path.write_bytes(whole[: 8 * 4096] + b"\xff" * (len(whole) - 8 * 4096))
     for read in (history.runs, history.series):
-        with pytest.raises(BadInputError) as caught:
+        with refused(BadInputError, "GS-514"):
             read(path)
-        assert caught.value.reference == "GS-514"
 
 
-def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(tmp_path):
-    path = tmp_path / "h.sqlite3"
-    beside = msgspec.structs.replace(copy(0.0), items=(Item("GPU 0", "warn", measured=2000.0, blame="job"),))
+def test_a_figure_beside_a_job_and_one_that_is_no_number_are_left_out(path):
+    beside = changed(copy(0.0), items=(Item("GPU 0", "warn", measured=2000.0, blame="job"),))
     assert keep(path, report_of(0, beside)) == keep(path, report_of(1, copy(float("nan"), "fail"))) == ""
-    assert len(history.runs(path)) == 2
-    assert history.series(path) == ()
+    assert (len(history.runs(path)), history.series(path)) == (2, ())
 
 
-def test_a_board_that_was_exchanged_begins_anew(tmp_path):
-    path = tmp_path / "h.sqlite3"
-    for number in range(3):
-        keep(path, report_of(number, copy(4000.0)), "old")
-    keep(path, report_of(3, copy(4300.0)), "new")
-    assert [[value for _, value in one.points] for one in history.series(path)] == [[4300.0]]
+def test_a_board_that_was_exchanged_begins_anew(path):
+    for number in range(4):
+        keep(path, report_of(number, copy(4000.0 + number)), "old" if number < 3 else "new")
+    assert [[value for _, value in one.points] for one in history.series(path)] == [[4003.0]]
 
 
-def test_it_is_bounded_and_keeps_the_first_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "KEPT", 30)
-    monkeypatch.setattr(history, "FIRST", 5)
-    path = tmp_path / "h.sqlite3"
+def test_it_is_bounded_and_keeps_the_first_runs(path, monkeypatch):
+    for name, value in {"KEPT": 30, "FIRST": 5}.items():
+        monkeypatch.setattr(history, name, value)
     for number in range(60):
         keep(path, report_of(number, copy(4000.0 + number)))
         keep(path, report_of(number, level="quick"))
-    kept = history.runs(path, "full")
     (one,) = history.series(path)
-    assert len(kept) == 30
     assert [value - 4000 for _, value in one.points] == [*range(5), *range(35, 60)]
-    assert len(history.runs(path, "quick")) == 30
+    assert [len(history.runs(path, level)) for level in ("full", "quick")] == [30, 30]
     monkeypatch.setattr(history, "LARGEST", 1)
     keep(path, report_of(60, copy(4000.0)))
     assert 5 <= len(history.runs(path, "full")) < 30
@@ -98,12 +98,11 @@ def test_it_is_bounded_and_keeps_the_first_runs(tmp_path, monkeypatch):
         assert database.execute("SELECT count(*) FROM figure WHERE run NOT IN (SELECT id FROM run)").fetchone() == (0,)
 
 
-def test_a_damaged_file_is_set_aside_and_told(tmp_path):
-    path = tmp_path / "h.sqlite3"
+def test_a_damaged_file_is_set_aside_and_told(path):
     path.write_bytes(b"no database at all" * 100)
     assert "damaged" in keep(path, report_of(0, copy(4200.0)))
     assert len(history.runs(path)) == 1
-    assert [one.name for one in tmp_path.glob("*.damaged-*")]
+    assert list(path.parent.glob("*.damaged-*"))
 
 
 WRITER = """
@@ -117,14 +116,11 @@ for number in range(100000):
 """
 
 
-def test_a_cut_while_writing_loses_no_run_that_was_kept(tmp_path):
-    path, root = tmp_path / "h.sqlite3", os.getcwd()
+def test_a_cut_while_writing_loses_no_run_that_was_kept(path):
     told = -1
+    argv = [sys.executable, "-c", WRITER.format(root=os.getcwd(), path=str(path))]
     for pause in (0.0, 0.011, 0.023, 0.037):
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER.format(root=root, path=str(path))], stdout=subprocess.PIPE, text=True
-        ) as writer:
-            assert writer.stdout is not None
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as writer:
             lines = [int(writer.stdout.readline()) for _ in range(5)]
             time.sleep(pause)
             writer.send_signal(signal.SIGKILL)
@@ -150,15 +146,12 @@ def test_every_verification_is_in_the_history(here, capsys):
     assert main(["fleet", "history"]) == 3
     assert "there is no history of this machine" in capsys.readouterr().err
     assert main(["verify", "--level", "quick"]) == 0
-    broken = captured("h200-x1-quick")
-    set_smi(broken, 0, "gpu_recovery_action", "Reset")
-    here["document"] = broken
+    set_smi(here["document"], 0, "gpu_recovery_action", "Reset")
     assert main(["verify", "--level", "quick"]) == 8
     capsys.readouterr()
     assert main(["fleet", "history"]) == 0
     out = capsys.readouterr().out
-    assert "localhost: 2 verifications" in out
-    assert "fail  gpu.recovery: " in out
+    assert ("localhost: 2 verifications" in out, "fail  gpu.recovery: " in out) == (True, True)
     assert main(["fleet", "history", "--runs", "1", "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
@@ -172,48 +165,34 @@ def test_of_many_latencies_those_that_grew_are_drawn():
 
 
 def test_a_figure_that_falls_is_a_finding_with_its_picture(here, tmp_path, capsys):
-    document = captured("h200-x4-full")
-    here["document"] = document
+    here["document"] = document = captured("h200-x4-full")
     path = history.file_of("localhost", os.environ, here=True)
-    from datetime import datetime, timezone
-
-    from gpusetup.cli.history import boards
-    from gpusetup.report.verification import verification_report
-
     for number in range(20):
         now = datetime.fromtimestamp(1_700_000_000 + 86400 * number, timezone.utc)
         report = verification_report({"localhost": document}, level="full", started=now, seconds=1.0)
         (host,) = report.hosts
-        results = [_slower(result, 1 - 0.006 * number) for result in host.results]
-        history.append(path, msgspec.structs.replace(host, results=tuple(results)), report, boards(document))
+        results = tuple(_slower(result, 1 - 0.006 * number) for result in host.results)
+        history.append(path, changed(host, results=results), report, boards(document))
     assert main(["fleet", "history"]) == 8
     said = capsys.readouterr().out
-    assert "memory.copy GPU 0 falls steadily" in said
-    assert "% worse over 20 runs" in said
-    slow = captured("h200-x4-full")
-    here["document"] = slow
-    out = tmp_path / "report.html"
+    assert ("memory.copy GPU 0 falls steadily" in said, "% worse over 20 runs" in said) == (True, True)
+    here["document"], out = captured("h200-x4-full"), tmp_path / "report.html"
     main(["verify", "--level", "full", "--format", "html", "--out", str(out)])
     page = out.read_text()
-    assert "memory.copy over time" in page
-    assert page.count("<polyline") >= 4
+    assert ("memory.copy over time" in page, page.count("<polyline") >= 4) == (True, True)
     assert main(["fleet", "history", "--format", "html", "--out", str(out)]) == 8
     assert "figures.decay" in out.read_text()
     capsys.readouterr()
     main(["verify", "--level", "full", "--format", "json"])
-    (decay,) = [
-        one for one in json.loads(capsys.readouterr().out)["hosts"]["localhost"] if one["id"] == "figures.decay"
-    ]
-    assert decay["verdict"] == "warn"
+    told = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    assert [one["verdict"] for one in told if one["id"] == "figures.decay"] == ["warn"]
 
 
 def _slower(result, share):
     if result.id != "memory.copy":
         return result
-    items = tuple(
-        msgspec.structs.replace(item, measured=round(float(item.measured or 0) * share, 1)) for item in result.items
-    )
-    return msgspec.structs.replace(result, items=items)
+    items = (changed(item, measured=round(float(item.measured or 0) * share, 1)) for item in result.items)
+    return changed(result, items=tuple(items))
 
 
 def test_a_history_that_cannot_be_written_is_a_warning(here, tmp_path, capsys):

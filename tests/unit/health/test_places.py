@@ -21,6 +21,7 @@ NODES = {
     "kind": "Node",
     "verbs": ["get", "list", "patch"],
 }
+
 ANSWERS: dict[str, Any] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
     "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
@@ -151,11 +152,10 @@ def test_slurm_counts_the_other_nodes_with_gpus_that_are_out():
 
 
 def told(answer):
-    class Call:
-        def output_of(self, *words, seconds):
-            return answer(*words)
+    def output_of(*words, seconds):
+        return answer(*words)
 
-    return Call()
+    return SimpleNamespace(output_of=output_of)
 
 
 @pytest.mark.parametrize(
@@ -172,24 +172,17 @@ class Fleet:
         self.out: set[int] = set()
         self.late = late
 
+    def others(self, number):
+        blind = self.late and number not in self.out
+        return 0 if blind else len(self.out - {number}), 40
+
     def place(self, number):
-        fleet = self
-
-        class OfOne:
-            def seen(self):
-                return Seen(ours=number in fleet.out)
-
-            def others_out(self):
-                blind = fleet.late and number not in fleet.out
-                return 0 if blind else len(fleet.out - {number}), 40
-
-            def settle(self, _seen, reason, _since, _now):
-                (fleet.out.add if reason else fleet.out.discard)(number)
-
-            def give_back(self, _seen):
-                fleet.out.discard(number)
-
-        return OfOne()
+        return SimpleNamespace(
+            seen=lambda: Seen(ours=number in self.out),
+            others_out=lambda: self.others(number),
+            settle=lambda _seen, reason, *_: (self.out.add if reason else self.out.discard)(number),
+            give_back=lambda _seen: self.out.discard(number),
+        )
 
 
 @pytest.mark.parametrize("late", [False, True])

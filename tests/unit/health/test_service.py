@@ -50,8 +50,12 @@ def test_a_less_thorough_look_says_nothing_against_a_bad_one():
     assert after("bggg", Standing(), level="quick") == replace(Standing(), good=3)
 
 
-def test_what_happened_is_kept(tmp_path):
-    kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
+@pytest.fixture
+def kept(tmp_path):
+    return Kept(tmp_path / "verifications.sqlite3", "slurm")
+
+
+def test_what_happened_is_kept(kept):
     before = Standing()
     for number in range(2):
         out = after("bb", before)
@@ -65,41 +69,34 @@ def test_what_happened_is_kept(tmp_path):
     assert service.load(kept, NOON + 86400 + 500).departures == 1, "yesterday's do not count"
 
 
-def test_somebody_s_hand_begins_anew(tmp_path):
-    kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
+def test_somebody_s_hand_begins_anew(kept):
     service.keep(kept, Standing(), after("bb"), NOON)
     service.keep(kept, service.load(kept, NOON), Standing(), NOON + 60, by_hand=True)
     read = service.load(kept, NOON + 61)
     assert (read.out, read.departures, read.forgotten) == (False, 0, NOON + 60)
 
 
-def test_a_refusal_is_fresh_for_an_hour(tmp_path):
-    kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
+def test_a_refusal_is_fresh_for_an_hour(kept):
     service.note(kept, "refused", "gpu.ecc", NOON)
-    assert service.load(kept, NOON + 60).refused == "gpu.ecc"
-    assert service.load(kept, NOON + 3700).refused == ""
+    assert [service.load(kept, NOON + later).refused for later in (60, 3700)] == ["gpu.ecc", ""]
 
 
-def test_each_place_counts_for_itself(tmp_path):
-    slurm, commands = (Kept(tmp_path / "verifications.sqlite3", place) for place in ("slurm", "commands"))
-    service.keep(slurm, Standing(), after("bb"), NOON)
-    service.keep(commands, Standing(), after("b"), NOON)
-    assert (service.load(slurm, NOON).out, service.load(slurm, NOON).bad) == (True, 2)
-    assert (service.load(commands, NOON).out, service.load(commands, NOON).bad) == (False, 1)
+def test_each_place_counts_for_itself(kept):
+    for place, looks in ((kept, "bb"), (Kept(kept.path, "commands"), "b")):
+        service.keep(place, Standing(), after(looks), NOON)
+        read = service.load(place, NOON)
+        assert (read.out, read.bad) == (looks == "bb", len(looks))
 
 
-def test_it_stays_bounded_and_keeps_who_is_out(tmp_path, monkeypatch):
+def test_it_stays_bounded_and_keeps_who_is_out(kept, monkeypatch):
     monkeypatch.setattr(service, "_KEPT", 5)
-    kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
     service.keep(kept, Standing(), after("bb"), NOON)
     for number in range(8):
         service.note(kept, "refused", "gpu.ecc", NOON + number)
-    assert len(service.events(kept.path)) == 6
-    assert service.load(kept, NOON + 400).out
+    assert (len(service.events(kept.path)), service.load(kept, NOON + 400).out) == (6, True)
 
 
-def test_one_acts_at_a_time(tmp_path):
-    kept = Kept(tmp_path / "verifications.sqlite3", "slurm")
+def test_one_acts_at_a_time(kept):
     with service.alone(kept.path) as first, service.alone(kept.path) as second:
         assert (first, second) == (True, False)
     with service.alone(kept.path) as again:

@@ -214,8 +214,8 @@ def test_help_imports_no_heavy_module():
         ("{}", "its schema is None"),
         ('{"schema": "gpusetup/plan/1", "hosts": {}}', "its schema is 'gpusetup/plan/1'"),
         ('{"schema": "gpusetup/stack/1", "ok": false}', "its schema is 'gpusetup/stack/1'"),
-        ('{"schema": "gpusetup/stack/1", "stack": {"driver": {"version": 7}}}', "`$.driver.version`"),
-        ('{"schema": "gpusetup/host-lock/1", "stack": []}', "`$.stack`"),
+        ('{"schema": "gpusetup/stack/1", "stack": {"driver": {"version": 7}}}', "$.driver.version"),
+        ('{"schema": "gpusetup/host-lock/1", "stack": []}', "$.stack"),
         ('{"schema": "gpusetup/lock/1", "stack": {}}', "[GS-341]"),
     ],
 )
