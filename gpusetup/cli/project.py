@@ -30,6 +30,7 @@ from gpusetup.resolve.requests import parse_requirement, parse_requirements
 from gpusetup.rollout.options import read_policy, read_toml
 
 PYPROJECT = "pyproject.toml"
+_LARGEST = 16 << 20
 _FRAMEWORKS = ("torch", "tensorflow", "jax")
 _CUPY = re.compile(r"cupy(?:-cuda(\d+)x)?")
 _INDEX = re.compile(r"download\.pytorch\.org/whl/(?:\w+/)?(cu\d+|cpu)\b")
@@ -47,6 +48,10 @@ _OF_CONDA = {
 def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     """Replace the project file in `--from` by its requirements; the command line takes precedence."""
     path, arguments.facts = Path(arguments.facts), None
+    if path.is_file() and path.stat().st_size > _LARGEST:
+        raise BadInputError(
+            "GS-131", f"{path} is larger than {_LARGEST >> 20} MB: it lists no packages", path=str(path)
+        )
     level = _take_machine(arguments, path.with_name(PYPROJECT), required=path.name == PYPROJECT)
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
     named = level.get("versions", {})

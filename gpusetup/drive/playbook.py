@@ -209,9 +209,9 @@ class _Errors:
             self.lines = [*self.lines[-19:], text]
 
     def text(self) -> str:
-        """Return the error lines, else the last lines of output."""
+        """Return the error lines, else the last lines of output; cut very long ones."""
         marked = [line for line in self.lines if _is_error(line)]
-        return "\n".join(marked or self.lines[-6:] or self.tail[-6:]).strip()
+        return "\n".join(line[:500] for line in (marked or self.lines[-6:] or self.tail[-6:])).strip()
 
 
 def _is_error(line: str) -> bool:

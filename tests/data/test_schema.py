@@ -7,6 +7,8 @@ import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import NAMES, SCHEMA, load_file, struct_of
+from gpusetup.model.request import COMPONENTS
+from gpusetup.model.stack import Stack
 from tests.data.lint import DATA, FIXTURES, holds
 
 
@@ -35,3 +37,8 @@ def test_the_loader_reports_the_same(tmp_path):
     with pytest.raises(BadInputError) as raised:
         load_file("vgpu", path)
     assert "branches[0]" in str(raised.value.path)
+
+
+def test_every_component_has_its_place_in_a_stack():
+    lacking = {name.replace("-", "_") for name in COMPONENTS} - {*Stack.__struct_fields__}
+    assert not lacking, f"add {', '.join(sorted(lacking))} to Stack: packages.json names it"
