@@ -21,6 +21,7 @@ _UV = ("/usr/local/bin/uv", "/usr/bin/uv", "/opt/uv/bin/uv", "/root/.local/bin/u
 _UV_LOCKS, _UV_PAGES = (0, 7), (0, 13)
 _PIP_REPORTS = (22, 2)
 _FOLDER, _MANIFEST, _KEY = "python", "manifest.json", "bundle.pub"
+_CTK = "cuda-toolkit[cublas,cudart,cufft,curand,cusolver,cusparse,nvrtc]=="
 _OF_PIP_ALONE = re.compile(
     r"^(?:global|install|:env:)\.(?:index-url|extra-index-url|find-links|no-index|trusted-host)="
 )
@@ -137,6 +138,16 @@ def steps(chosen: Installer, python: str, folder: str, request: Dict[str, Any]) 
     if chosen.locks:
         argv += ["--report", os.path.join(folder, _REPORT)]
     return [[*argv, "-r", wanted, *local]]
+
+
+def text_of(requirements: List[str]) -> str:
+    """Return the requirements file.
+
+    The toolkit's pin names the parts that CuPy's extra asks for: without them an older pip first downloads cuBLAS of
+    the newest toolkit, and then one toolkit after the other down to the pinned one.
+    """
+    parts = any("[ctk]==" in line for line in requirements)
+    return "".join((re.sub("^cuda-toolkit==", _CTK, line) if parts else line) + "\n" for line in requirements)
 
 
 def write_lock(chosen: Installer, folder: str) -> None:

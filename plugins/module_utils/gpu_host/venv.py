@@ -158,7 +158,7 @@ class Environment:
             )
             os.chmod(self.folder, 0o755)  # noqa: S103 - everybody may run programs in it
             path = os.path.join(self.folder, "requirements.txt")
-            files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
+            files.write_atomically(path, installer.text_of(self.request["requirements"]), 0o600)
             # Gigabytes are unpacked here; /tmp is in memory on many systems.
             self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
             os.mkdir(self.env["TMPDIR"], 0o700)
