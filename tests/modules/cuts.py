@@ -142,9 +142,7 @@ class Host:
 
     # what runs
 
-    def output(
-        self, argv: Sequence[str], env: Any, _seconds: float = 0, text: str | None = None
-    ) -> tuple[int, str, str]:
+    def output(self, argv: Sequence[str], env: Any, _seconds: Any = 0, text: str | None = None) -> tuple[int, str, str]:
         words = list(argv)
         if words[0] in self.programs:
             reads = words[1] in _READS or not set(words[1:]) - {"show", "-q"}

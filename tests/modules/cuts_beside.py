@@ -133,9 +133,7 @@ class RedHat(Host):
         self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
         monkeypatch.setattr(kernels, "ROOTS", (str(self.root / "efi"),))
         below(self.root, monkeypatch, {boot_arguments: "CMDLINE"})
-        replace(
-            monkeypatch, boot_image, can_install=lambda *_words: True, _kernel_file=lambda one: "/boot/vmlinuz-" + one
-        )
+        replace(monkeypatch, boot_image, can_install=lambda *_words: True, _kernel_file="/boot/vmlinuz-{}".format)
         known = {"running": "6.1", "next": "6.1", "installed": [{"release": kernel} for kernel in KERNELS]}
         replace(monkeypatch, lifecycle.Machine, kernels=lambda _machine: known)
         replace(monkeypatch, runfile, uninstaller=lambda _env: UNINSTALLER if self.memory.more["driver"] else None)

@@ -96,9 +96,7 @@ class DebHost:
     def seen(self) -> tuple[dict[str, str], list[str]]:
         return dict(self.installed), sorted(self.held & set(self.installed))
 
-    def output(
-        self, argv: Sequence[str], _env: Any, _seconds: float = 0, text: str | None = None
-    ) -> tuple[int, str, str]:
+    def output(self, argv: Sequence[str], _env: Any, _seconds: Any = 0, text: str = "") -> tuple[int, str, str]:
         words = list(argv)
         self.said.append(words)
         if words[0] == "dpkg-query":

@@ -27,9 +27,8 @@ class RealRpm:
         bare = f"--installroot={self.root} --releasever=9 --setopt=reposdir={self.root}/etc/yum.repos.d"
         (self.root / "etc/dnf").mkdir()
         # As on Red Hat's: what is asked for is taken in its best version, or told.
-        (self.root / "etc/dnf/dnf.conf").write_text(
-            "[main]\nbest=True\nskip_if_unavailable=False\ninstallonly_limit=3\n"
-        )
+        text = "[main]\nbest=True\nskip_if_unavailable=False\ninstallonly_limit=3\n"
+        (self.root / "etc/dnf/dnf.conf").write_text(text)
         self._program(
             "dnf",
             f"-c {self.root}/etc/dnf/dnf.conf {bare} --setopt=cachedir={self.root}/var/cache/dnf --setopt=pluginpath=/nonexistent",

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
-MODULES = sorted(
-    path.stem for path in (PLUGINS / "modules").glob("gpu_*.py") if "AnsibleModule(" in path.read_text()
-)  # gpu_shared_code takes what its action sends: test_shared_code compares the two
+# gpu_shared_code takes what its action sends: test_shared_code compares the two
+MODULES = sorted(path.stem for path in PLUGINS.glob("modules/gpu_*.py") if "AnsibleModule(" in path.read_text())
 SAID = ("type", "elements", "required", "default", "choices")
 
 
@@ -51,9 +50,8 @@ def compare(where, options, spec):
         said = options[name]
         place = f"{where}.{name}"
         assert said["description"], place
-        both = [
-            {"type": "str", "required": False, **{key: of[key] for key in SAID if key in of}} for of in (said, taken)
-        ]
+        usual = {"type": "str", "required": False}
+        both = [{**usual, **{key: of[key] for key in SAID if key in of}} for of in (said, taken)]
         assert both[0] == both[1], place
         compare(place, said.get("suboptions", {}), taken.get("options", {}))
 

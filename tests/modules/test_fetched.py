@@ -152,9 +152,8 @@ def test_apt_fetches_itself_after_trouble_or_from_elsewhere(left, host, change):
 def test_apt_fetches_itself_while_somebody_updates_the_lists(left, host):
     lock = host / LISTS / "lock"
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as somebody:
+    argv = [sys.executable, "-c", hold, str(lock)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as somebody:
         somebody.stdout.readline()
         assert not fetched.hand_over(str(left), str(host))
         somebody.communicate()

@@ -268,9 +268,7 @@ def limits(host, monkeypatch):
         (False, "infinity", "unlimited", False), (False, "8388608", "8388608", False), (True, "", "8388608", False),
     ],
 )  # fmt: skip
-def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(
-    limits, monkeypatch, file, has, pid1, due
-):
+def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(limits, monkeypatch, file, has, pid1, due):
     if file:
         Path(gpudirect.MANAGER).parent.mkdir(parents=True)
         Path(gpudirect.MANAGER).write_text("[Manager]\nDefaultLimitMEMLOCK=infinity\n")

@@ -133,7 +133,7 @@ def test_what_rpm2cpio_writes_is_read():
 
 
 @pytest.mark.parametrize(
-    "name", ["./var/cuda-repo-rhel9-12/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
+    "name", ["./var/cuda-repo-rhel9-1/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
 )
 def test_a_file_outside_of_its_folder_is_refused(name):
     with refused("outside"):

@@ -183,9 +183,7 @@ class TestSpace:
             "/boot": (80 + 10 + 80 + 16) * _MB, "/var/lib/dkms": 900 * _MB, "/lib/modules": 150 * _MB,
         }  # fmt: skip
         small = space.needs("apt", PLAN, [7 * _MB], 0, builds=False)
-        assert small["/boot"] == space.image_space(7 * _MB) == 15 * _MB, (
-            "a small image may grow by more than its eighth"
-        )
+        assert small["/boot"] == space.image_space(7 * _MB) == 15 * _MB, "a small one may grow by more than its eighth"
         plain = space.needs("dnf", {**PLAN, "disk_bytes": -5}, [], 0, builds=False)
         assert plain == {"/usr": 0, "/var/cache": 364 * _MB, "/boot": 0}
 
@@ -219,9 +217,7 @@ class TestSpace:
         assert "GS-472" not in refusals(look("apt", ("driver", "1"), driver_version="1"))
 
     @pytest.mark.parametrize("wanted", [(), (("driver", "1"),)])
-    def test_an_environment_that_does_not_fit_is_refused_before_anything_is_touched(
-        self, look, debian, tmp_path, monkeypatch, wanted
-    ):
+    def test_an_environment_that_does_not_fit_is_refused_untouched(self, look, debian, tmp_path, monkeypatch, wanted):
         """Also where nothing but the environment is to be made, and the package manager has nothing to do."""
         place = tmp_path / "opt/gpusetup"
         small = os.statvfs_result((4096, 4096, 25600, 25600, 25600, 0, 0, 0, 0, 255))  # 100 MB
@@ -262,7 +258,7 @@ class TestTheWayBack:
 
         return call
 
-    def test_what_is_cached_can_be_had_and_what_is_not_is_refused_or_told_to_whoever_wants_no_way_back(
+    def test_what_is_cached_can_be_had_and_what_is_not_is_refused_or_told_to_who_wants_no_way_back(
         self, seen, tmp_path
     ):
         newer = ("info", "after a failed transaction these would stay in their new versions: bash")

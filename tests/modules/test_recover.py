@@ -164,9 +164,8 @@ def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words
 def test_what_the_driver_asks_for_is_read(tmp_path, recovery, rows, told):
     host = FolderHost(str(tmp_path))
     answers = {"recovery": recovery, "rows": (0, f"00000000:00:06.0, {rows}\n")}
-    host.observations = {
-        f"command:nvidia-smi-{name}": {"rc": code, "out": out, "err": ""} for name, (code, out) in answers.items()
-    }
+    for name, (code, out) in answers.items():
+        host.observations[f"command:nvidia-smi-{name}"] = {"rc": code, "out": out, "err": ""}
     asked = dict(zip(("action", "pending", "failed"), told, strict=True))
     assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": asked}
 

@@ -125,9 +125,8 @@ class TestKeys:
     @pytest.mark.parametrize("damage", [b"!<arch>\n", b"!<arch>\n" + b"x" * 80, b"nothing", None])
     def test_a_damaged_package_is_told_as_one(self, keys, tmp_path, damage):
         with refused("keyring package"):
-            download.member_of_deb(
-                damage or keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()[:-40], "k.gpg"
-            )
+            cut = keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()[:-40]
+            download.member_of_deb(damage or cut, "k.gpg")
 
 
 def keyring(folder, key, packing):

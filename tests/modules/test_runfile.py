@@ -110,9 +110,7 @@ def test_a_failure_says_why_and_leaves_nothing(tmp_path, installation, ran):
     assert Ledger(str(tmp_path)).state["runfile"] == {}
 
 
-def test_a_damaged_file_is_seen_by_its_own_check_and_beside_a_packaged_driver_it_is_refused(
-    file, installation, monkeypatch, ran
-):
+def test_a_damaged_file_and_one_beside_a_packaged_driver_are_refused(file, installation, monkeypatch, ran):
     made = installation()
     with monkeypatch.context() as patch:
         patch.setattr(runfile, "packaged", lambda _env: "nvidia-utils-580")

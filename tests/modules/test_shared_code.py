@@ -55,9 +55,7 @@ def test_what_is_sent_is_kept_for_its_owner_alone(folder, digest):
     assert os.listdir(folder) == [digest], "nothing half remains"
 
 
-def test_other_files_than_announced_are_not_kept_and_a_damaged_archive_is_asked_for_no_more(
-    folder, digest, monkeypatch, capsys
-):
+def test_other_files_are_not_kept_and_a_damaged_archive_is_asked_for_no_more(folder, digest, monkeypatch, capsys):
     with pytest.raises(ValueError, match="announced"):
         gpu_shared_code.held(digest, sent({**FILES, "modules/gpu_part.py": b"main = 2\n"}))
     assert not folder.exists()
@@ -147,9 +145,7 @@ def test_a_host_gets_the_code_that_it_asks_for_and_no_more():
     assert list(request["sent"]) == [request["program"]] != [request["code"]]
 
 
-@pytest.mark.parametrize(
-    "answers", [[{"missing": []}], [{"missing": [shared_code.DIGEST]}] * 2], ids=["cannot", "again"]
-)
+@pytest.mark.parametrize("answers", [[{"missing": []}], [{"missing": [shared_code.DIGEST]}] * 2])
 def test_a_host_that_keeps_nothing_gets_the_module_whole(answers):
     host = Controller(*answers, {"changed": True})
     assert host.ask({"a": 1}, {}, "text") == {"changed": True}

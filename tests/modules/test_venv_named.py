@@ -119,9 +119,7 @@ def test_a_lock_says_what_was_installed_and_no_login():
     ("version", "configured", "used"),
     [("uv 0.13.9", "", True), ("uv 0.5.1", "", False), ("uv 0.13.9", "global.index-url='https://mirror'", False)],
 )
-def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
-    monkeypatch, tmp_path, version, configured, used
-):
+def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index(monkeypatch, tmp_path, version, configured, used):
     uv = tmp_path / "uv"
     write(tmp_path, {"uv": "#!/bin/sh\n"}, 0o755)
 

@@ -89,9 +89,7 @@ class TestBefore:
 
 
 class TestAfterAFailure:
-    @pytest.mark.parametrize(
-        "more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE | {"helper": "1"}}], ids=["offered", "cached"]
-    )
+    @pytest.mark.parametrize("more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE | {"helper": "1"}}])
     def test_all_is_back_where_all_is_offered_or_cached(self, begin, site, more):
         installed = begin(ubuntu(**more, fails={"cuda"}))
         failed(site, back=True)
@@ -116,9 +114,7 @@ class TestAfterAFailure:
         assert "--recorded" not in failed(site, "not restored: moved helper", "do: ", "helper 1")
         assert installed() == THERE | {"helper": "2"}
 
-    @pytest.mark.parametrize(
-        "half", [{}, {"libnvidia-gl-570": ["570.1"]}], ids=["nothing is offered", "its library is"]
-    )
+    @pytest.mark.parametrize("half", [{}, {"libnvidia-gl-570": ["570.1"]}], ids=["nothing", "its library"])
     def test_a_driver_stays_until_another_is_there(self, begin, site, half):
         """The library of the old one excludes that of the new one: half of a driver takes no driver away."""
         installed = begin(ubuntu(OFFERED | half, fails={"cuda"}))
@@ -214,9 +210,7 @@ class TestTheSourcesOfBefore:
 
     @pytest.mark.parametrize("name", ["cuda", "distro"])
     @pytest.mark.parametrize("fails", [set(), {"cuda"}], ids=["done", "fails"])
-    def test_what_they_offer_can_be_had_again_and_they_are_back_before_the_packages(
-        self, site, etc, monkeypatch, name, fails
-    ):
+    def test_what_they_offer_can_be_had_and_they_are_back_before_packages(self, site, etc, monkeypatch, name, fails):
         host, before = self.host(etc, monkeypatch, BOTH, fails=fails), files_below(etc)
         self.replaced(site, etc, name)
         if fails:
@@ -235,9 +229,7 @@ class TestTheSourcesOfBefore:
         assert (etc / "sources.list.d/cuda.sources").read_text().startswith(self.A)
 
     @pytest.mark.parametrize(("fails", "others_write"), [(set(), False), ({"cuda"}, False), (set(), True)])
-    def test_a_bundle_whose_place_another_takes_leaves_its_files(
-        self, site, etc, tmp_path, monkeypatch, fails, others_write
-    ):
+    def test_a_bundle_leaves_its_files_to_the_next(self, site, etc, tmp_path, monkeypatch, fails, others_write):
         """Both are in one folder, one after the other, so that no source changes."""
         monkeypatch.setattr(way_back, "changeable", lambda path: path if others_write else "")
         bundle = tmp_path / "srv/bundle"
