@@ -130,7 +130,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
             arguments.text = given
             return "", None
         return "", given
-    if " " not in words and given.endswith((*_INVENTORIES, *_LOGS)):
+    if " " not in words and (given.endswith((*_INVENTORIES, *_LOGS)) or is_project(given)):
         raise BadInputError(
             "GS-602", f"no such file: {given}", path=given, hint="give an inventory or a log that exists: ls"
         )

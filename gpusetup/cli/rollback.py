@@ -22,11 +22,13 @@ from gpusetup.components.record import read_applied
 from gpusetup.drive.playbook import PlaybookRun, Session
 from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.facts.fleet import failure_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Applied
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.lifecycle import History, HostHistory, Listed, Past
 from gpusetup.model.plan import Refusal
+from gpusetup.plan.preflight import refusal_not_seen
 
 DEADLINE = 600.0
 
@@ -99,7 +101,7 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
 
 
 def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
-    hosts = {name: _listed(read, name) for name in read.track.hosts}
+    hosts = {name: _listed(read, name, arguments.inventory or "") for name in read.track.hosts}
     codes = [Exit(refusal.exit) for host in hosts.values() for refusal in host.refusals]
     history = History(ok=not codes, hosts=hosts)
     text = output.json_text(history) if arguments.format == "json" else _text(history)
@@ -107,12 +109,9 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
     return gravest(codes)
 
 
-def _listed(read: PlaybookRun, name: str) -> HostHistory:
-    failure = read.track.host(name).failure
-    if failure is not None:
-        code = Exit.UNREACHABLE if failure.unreachable else Exit.REFUSED
-        message = " ".join(failure.message.split())[:600]
-        return HostHistory(refusals=(Refusal(reference="GS-805", message=message, exit=int(code)),))
+def _listed(read: PlaybookRun, name: str, inventory: str) -> HostHistory:
+    if read.track.host(name).failure is not None:
+        return HostHistory(refusals=(refusal_not_seen(failure_of(read.track.host(name), inventory)),))
     try:
         current, history = past_of(read.data(name, "gpu_state") or {}, name)
     except BadInputError as error:

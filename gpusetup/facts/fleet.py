@@ -53,7 +53,7 @@ def read(run: PlaybookRun, lookup: Lookup | None = None, inventory: str = "") ->
     for name, progress in run.track.hosts.items():
         answer = run.data(name, ACTION)
         if progress.failure is not None or answer is None or "facts" not in answer:
-            failures[name] = _failure(progress, inventory)
+            failures[name] = failure_of(progress, inventory)
             continue
         try:
             hosts[name] = from_probe(answer["facts"], name, lookup)
@@ -67,7 +67,8 @@ def read(run: PlaybookRun, lookup: Lookup | None = None, inventory: str = "") ->
     return FleetFacts(Facts(ok=not failures, hosts=hosts, failures=failures), run, captures)
 
 
-def _failure(progress: HostProgress, inventory: str) -> Failure:
+def failure_of(progress: HostProgress, inventory: str) -> Failure:
+    """Return why a host gave no answer, and what to do about it."""
     if progress.failure is None:
         return Failure(reference="GS-309", message="the host was skipped", exit=int(Exit.UNREACHABLE))
     message = " ".join(progress.failure.message.split())[:600]

@@ -30,7 +30,7 @@ _REQUIREMENT = re.compile(
 )
 _ABSURD = re.compile(r"[0-9]{10,}")
 _VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
-_PARTS = re.compile(r"[\s,]*([^\s,]+)")
+_PARTS = re.compile(r"[\s,]*((?:\[[^\]\s]*\]|[^\s,])+)")
 _PACKAGE_RELEASE = re.compile(r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$")
 """What apt and dnf put behind a version: 2.26.2-1+cuda12.8."""
 _NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
@@ -73,6 +73,8 @@ def _component(name: str, text: str) -> str:
     hint += f"Near as well: {', '.join(close[1:_MOST_NAMED])}. " if close[1:] else ""
     hint += f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else ""
     hint = f"{ELSEWHERE[lowered]}. " if lowered in ELSEWHERE else hint
+    base, extra, _ = lowered.partition("[")
+    hint = f"write {base}: gpusetup chooses its extras. " if extra and SAID_AS.get(base, base) in COMPONENTS else hint
     hint += "`gpusetup matrix` lists what is known"
     raise BadInputError("GS-110", f"unknown component {name!r}", path=f"REQ {text!r}", hint=hint)
 

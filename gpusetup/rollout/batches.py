@@ -40,7 +40,7 @@ def sizes_after(sizes: str, passed: int) -> str:
 
 
 def _size(text: str, total: int) -> int:
-    match = re.fullmatch(r"([0-9]{1,6})(%?)", text)
+    match = re.fullmatch(r"([0-9]{1,18})(%?)", text)
     number = int(match.group(1)) if match else 0
     if match is None or number < 1 or (match.group(2) and number > 100):
         raise BadInputError("GS-806", f"{text!r} is not a batch size", path="--batch")

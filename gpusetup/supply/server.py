@@ -59,8 +59,9 @@ class Tls(NamedTuple):
                 context.verify_mode = ssl.CERT_OPTIONAL
         except OSError as error:
             raise BadInputError(
-                "GS-775", f"the certificate or its key cannot be used: {error}", path="--certificate"
-            ) from error
+                "GS-775", f"the certificate or its key cannot be used: {error}", path="--certificate",
+                hint="name files in PEM that exist and belong together: --certificate FILE --key FILE",
+            ) from error  # fmt: skip
         return context
 
 

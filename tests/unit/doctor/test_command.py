@@ -89,7 +89,7 @@ def test_a_log_that_is_named_like_one_is_read_without_an_option(tmp_path, capsys
     assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml"])
+@pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml", "uv.lock"])
 def test_a_file_that_is_missing_is_no_message(name, capsys):
     assert main(["doctor", name]) == 3
     assert f"no such file: {name}" in capsys.readouterr().err

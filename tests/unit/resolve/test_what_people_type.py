@@ -78,7 +78,7 @@ def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed,
 @pytest.mark.parametrize(("typed", "hint"), stored_rows("typed-elsewhere.json"))
 def test_what_is_not_a_component_is_pointed_to_one(typed, hint):
     with pytest.raises(BadInputError) as caught:
-        parse_requirement(typed)
+        parse_requirements([typed])
     assert re.match(hint, caught.value.hint)
 
 
