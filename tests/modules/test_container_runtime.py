@@ -133,11 +133,14 @@ def test_a_restart_is_made_up_for_after_a_cut_and_a_runtime_that_does_not_run_wa
     assert "restart containerd" in host.did
 
 
-def test_a_runtime_that_does_not_come_back_is_said(call, host):
+def test_a_runtime_that_does_not_come_back_or_does_not_read_its_settings_is_said(call, host):
     host.running("docker", since=60)
     host.file("broken", "")
     said = ("docker did not start with its new configuration", "Job for docker failed")
     call("docker", restart="always", fails=said)
+    (host.root / "broken").unlink()
+    host.file("knows", "runc")
+    call("docker", restart="always", fails="docker runs without NVIDIA's runtime")
 
 
 def test_a_runtime_that_is_not_there_is_refused_before_anything_is_written(call, host):
