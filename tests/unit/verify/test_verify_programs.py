@@ -15,21 +15,18 @@ from tests.unit.verify.verify_documents import ASKED, FILES, captured, results
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
 def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
     """In its own process, as on a host: an import error, an error while looking, and prints of its own before the answer."""
-    import subprocess
-
     (tmp_path / "numpy.py").write_text("", encoding="utf-8")
+    script = FILES / f"{name}_smoke.py"
+    code = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_path({str(script)!r}, run_name='__main__')"
 
     def say(text):
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; runpy.run_path({str(FILES / f'{name}_smoke.py')!r}, run_name='__main__')"
         finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
         return json.loads(finished.stdout.splitlines()[-1])
 
     assert say("raise ImportError('libcudart.so.12: cannot open shared object file')")["error"] == "import"
     broken = say("print('a banner')\n__version__ = '1'")
-    assert broken["error"] == "failed"
-    assert "AttributeError" in broken["message"]
-    assert broken["loaded"] == {}
+    assert (broken["error"], "AttributeError" in broken["message"], broken["loaded"]) == ("failed", True, {})
 
 
 def _program(path: Path, words: str = "exit 0") -> Path:
@@ -62,14 +59,16 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
     assert probe.frameworks.nvcc(named) == [preferred]
 
 
-def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", "echo '\tlibc.so.6 => /lib'"))
-    )
-    assert not probe.frameworks._has_cudnn()
-    known = "echo '\tlibcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9'"
-    monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", known)))
-    assert probe.frameworks._has_cudnn()
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("libc.so.6 => /lib", False),
+        ("libcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9", True),
+    ],
+)
+def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path, line, known):
+    monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", f"echo '\t{line}'")))
+    assert probe.frameworks._has_cudnn() is known
 
 
 CUDNN = """
@@ -84,54 +83,38 @@ const char *cudnnGetErrorString(int status) { return "CUDNN_STATUS_SUBLIBRARY_VE
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler makes the stand-in for cuDNN")
 @pytest.mark.parametrize(("status", "error"), [(0, None), (1002, "open")])
 def test_a_cudnn_is_loaded_and_opened(tmp_path, status, error):
-    source = tmp_path / "cudnn.c"
+    source, library = tmp_path / "cudnn.c", tmp_path / "libcudnn.so.9"
     source.write_text(CUDNN.replace("STATUS;", f"{status};"), encoding="ascii")
-    library = tmp_path / "libcudnn.so.9"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    script = Path(__file__).parents[3] / "roles/gpu_verify/files/gpu_measure/cudnn_smoke.py"
-    ran = subprocess.run(
-        [sys.executable, str(script)],
-        env={"LD_LIBRARY_PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    argv, env = [sys.executable, str(FILES / "cudnn_smoke.py")], {"LD_LIBRARY_PATH": str(tmp_path)}
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     answer = json.loads(ran.stdout.splitlines()[-1])
     assert (answer["version"], answer["status"], answer.get("error")) == (92800, status, error)
     assert answer["loaded"]["libcudnn"] == [str(library)]
     assert (answer.get("message") or "").endswith("MISMATCH") == bool(status)
 
 
-def test_the_highest_ptx_version_is_the_first_that_loads(probe):
-    def driver(version):
-        return 0 if float(version) <= 9.0 else 222
-
-    assert probe.ptx_sweep.highest_ptx(driver) == {"highest": "9.0", "refused_with": [222]}
-    assert probe.ptx_sweep.highest_ptx(lambda _version: 218)["highest"] is None
-
-
-def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
-    asked = []
-
-    def lost(version):
-        asked.append(version)
-        return 700
-
-    answer = probe.ptx_sweep.highest_ptx(lost)
-    assert answer["status"] == 700
-    assert len(asked) == 1
+def test_the_highest_ptx_version_is_the_first_that_loads_and_another_error_ends_the_search(probe):
+    highest, asked = probe.ptx_sweep.highest_ptx, []
+    found = highest(lambda version: 0 if float(version) <= 9.0 else 222)
+    assert found == {"highest": "9.0", "refused_with": [222]}
+    assert highest(lambda _version: 218)["highest"] is None
+    answer = highest(lambda version: asked.append(version) or 700)
+    assert (answer["status"], len(asked)) == (700, 1)
 
 
-def _side_by_side(*releases):
-    roots = [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in releases]
-    return {"state": {"lock": {"wanted": {"packages": {"cuda_roots": roots}}}}}
+@pytest.mark.parametrize(
+    ("default", "releases", "others"),
+    [("12.8", ("12.8", "13.0", "12.6"), ["13.0", "12.6"]), ("12.8", ("12.8",), []), (None, None, [])],
+)
+def test_every_toolkit_that_stands_beside_the_default_is_tried(probe, default, releases, others):
+    def nvcc(release):
+        return [f"/usr/local/cuda-{release}/bin/nvcc"]
 
-
-def test_every_toolkit_that_stands_beside_the_default_is_tried(probe):
-    others = probe.frameworks._others(["/usr/local/cuda-12.8/bin/nvcc"], _side_by_side("12.8", "13.0", "12.6"))
-    assert others == [("13.0", ["/usr/local/cuda-13.0/bin/nvcc"]), ("12.6", ["/usr/local/cuda-12.6/bin/nvcc"])]
-    assert probe.frameworks._others(["/usr/local/cuda-12.8/bin/nvcc"], _side_by_side("12.8")) == []
-    assert probe.frameworks._others(None, {"state": {"lock": None}}) == []
+    roots = [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in releases or ()]
+    lock = None if releases is None else {"wanted": {"packages": {"cuda_roots": roots}}}
+    found = probe.frameworks._others(nvcc(default) if default else None, {"state": {"lock": lock}})
+    assert found == [(release, nvcc(release)) for release in others]
 
 
 RAN = {"gpus": [{"index": 0, "error": None, "wrong": 0}, {"index": 1, "error": None, "wrong": 0}], "compile_seconds": 2.1, "runtime_cuda": 12080}  # fmt: skip
