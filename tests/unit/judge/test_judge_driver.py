@@ -30,7 +30,13 @@ def test_the_wanted_driver_runs(facts):
     assert driver.reboot_reasons(facts, WISH) == driver.nouveau_ways(facts) == []
     assert driver.loaded_problem(facts, WISH) is None
     assert driver.module_problems(facts, WISH) == {}
-    assert driver.taken(facts, None) is True, "without Secure Boot the kernel takes every module"
+
+
+@pytest.mark.parametrize(("secure_boot", "key", "taken"), [(False, "1a", True), (True, "1a", True), (True, "1b", None)])
+def test_a_module_is_taken_without_secure_boot_or_by_a_key_that_the_kernel_lists(facts, secure_boot, key, taken):
+    facts["secure_boot"] = secure_boot
+    facts["firmware"]["trusted_keys"] = [{"name": "CA", "serial": "1a", "issuer": "CA", "key": "2b"}]
+    assert driver.taken(facts, {"signed": True, "signer": "CA", "key": key}) is taken
 
 
 def loaded(version, flavour):

@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from gpusetup.drive.argv import Reach
+from gpusetup.drive.playbook import Session
+from gpusetup.drive.rundir import new_run
 from tests.unit.verify.verify_documents import FILES
 
 
@@ -25,3 +28,9 @@ def probe(monkeypatch):
     yield type("Probe", (), modules)
     for name in names.split():
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def session(tmp_path):
+    reach = Reach(inventory="hosts.ini", forks=1)
+    return Session(run=new_run(tmp_path), collections=tmp_path, reach=reach, environment={})

@@ -5,23 +5,12 @@ from types import SimpleNamespace
 import pytest
 from msgspec import UNSET
 
-from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, Track
 from gpusetup.verify import fleet
 from gpusetup.verify.fleet import hosts_plan, observe_fleet
 from gpusetup.verify.probe import Ask, Observed, deadline
 from gpusetup.verify.smi import parse_gpus, parse_topology
 from tests.unit.verify.verify_documents import captured
-
-
-@pytest.fixture
-def session(tmp_path):
-    from gpusetup.drive.playbook import Session
-    from gpusetup.drive.rundir import new_run
-
-    return Session(
-        run=new_run(tmp_path), collections=tmp_path, reach=Reach(inventory="hosts.ini", forks=1), environment={}
-    )
 
 
 @pytest.fixture
@@ -34,13 +23,13 @@ def playbooks(monkeypatch):
             assert at_once is (name == "verify_between"), "a fleet in parts would wait for those that are not there yet"
             asked.append((name, variables, session.reach.forks))
             track = Track()
-            for host, found in answers[name.replace("-", "_")].items():
+            for host, found in answers[name].items():
                 record = track.host(host)
                 record.connection = {"ansible_host": f"10.0.0.{len(track.hosts)}"}
                 if isinstance(found, Failure):
                     record.failure = found
                 else:
-                    record.data["gpu_verify"] = {"observations": found}
+                    record.data["gpu_verify"] = {"observations": captured(found)}
             return SimpleNamespace(track=track, interrupted=False)
 
         monkeypatch.setattr(fleet, "run_playbook", run)
@@ -50,13 +39,8 @@ def playbooks(monkeypatch):
 
 
 def test_hosts_that_do_not_answer_are_data(session, playbooks):
-    playbooks(
-        verify={
-            "a": captured("h200-x1-quick"),
-            "b": Failure("Look", "Connection refused", unreachable=True),
-            "c": Failure("Look", "the probe was killed after 90 s"),
-        }
-    )
+    gone = Failure("Look", "Connection refused", unreachable=True)
+    playbooks(verify={"a": "h200-x1-quick", "b": gone, "c": Failure("Look", "the probe was killed after 90 s")})
     found = observe_fleet(session, Ask(level="quick"))
     assert found["a"].document["level"] == "quick"
     assert (found["b"].document, found["b"].unreachable) == (None, True)
@@ -64,19 +48,13 @@ def test_hosts_that_do_not_answer_are_data(session, playbooks):
 
 
 def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
-    part = captured("h200-x4-hosts-first")
     asked = playbooks(
-        verify={
-            "gpu1": captured("h200-x4-full"),
-            "cpu1": captured("h200-x1-no-device"),
-            "gpu2": captured("h200-x2-full"),
-        },
-        verify_between={"gpu1": part, "gpu2": Failure("Take part", "no answer")},
+        verify={"gpu1": "h200-x4-full", "cpu1": "h200-x1-no-device", "gpu2": "h200-x2-full"},
+        verify_between={"gpu1": "h200-x4-hosts-first", "gpu2": Failure("Take part", "no answer")},
     )
     found = observe_fleet(session, Ask(level="full"))
     name, variables, forks = asked[1]
-    assert name == "verify_between"
-    assert forks == 2, "all of them at the same moment"
+    assert (name, forks) == ("verify_between", 2), "all of them at the same moment"
     assert variables.gpusetup_verify_group == ("gpu1", "gpu2")
     assert len(variables.gpu_verify_token) >= 32
     assert found["gpu1"].document["sections"]["hosts"]["world"] == 4
@@ -85,17 +63,14 @@ def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
 
 
 def test_one_gpu_host_has_nobody_to_talk_to(session, playbooks):
-    asked = playbooks(verify={"gpu1": captured("h200-x4-full"), "cpu1": captured("h200-x1-no-device")})
+    asked = playbooks(verify={"gpu1": "h200-x4-full", "cpu1": "h200-x1-no-device"})
     observe_fleet(session, Ask(level="full"))
     assert [name for name, _, _ in asked] == ["verify"]
 
 
 def test_ranks_are_dealt_without_gaps_and_busy_hosts_stay_out():
-    observed = {
-        "b": Observed(captured("h200-x2-full")),
-        "a": Observed(captured("h200-x4-full")),
-        "c": Observed(captured("h200-x1-busy")),
-    }
+    names = {"b": "h200-x2-full", "a": "h200-x4-full", "c": "h200-x1-busy"}
+    observed = {host: Observed(captured(name)) for host, name in names.items()}
     plan = hosts_plan(observed, {"a": {"ansible_host": "192.0.2.1"}})
     assert list(plan) == ["a", "b"]
     assert [(part.number, part.first, part.local, part.world) for part in plan.values()] == [(0, 0, 4, 6), (1, 4, 2, 6)]
@@ -103,12 +78,11 @@ def test_ranks_are_dealt_without_gaps_and_busy_hosts_stay_out():
     assert len({part.port for part in plan.values()}) == 1
 
 
-def test_an_inventory_keeps_its_own_python(session, playbooks):
-    asked = playbooks(verify={"a": captured("h200-x1-quick")})
-    observe_fleet(session, Ask(level="quick"))
-    observe_fleet(session, Ask(level="quick", python="/usr/bin/python3"))
-    assert asked[0][1].gpu_verify_python is UNSET
-    assert asked[1][1].gpu_verify_python == "/usr/bin/python3"
+@pytest.mark.parametrize(("python", "told"), [(None, UNSET), ("/usr/bin/python3", "/usr/bin/python3")])
+def test_an_inventory_keeps_its_own_python(session, playbooks, python, told):
+    asked = playbooks(verify={"a": "h200-x1-quick"})
+    observe_fleet(session, Ask(level="quick", python=python))
+    assert asked[0][1].gpu_verify_python == told
 
 
 def test_a_long_stress_has_a_long_deadline():
