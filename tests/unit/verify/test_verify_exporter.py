@@ -39,21 +39,29 @@ def text(found: dict[str, Any], name: str = "exporter") -> str:
     return results(found)[f"monitoring.{name}"].text
 
 
-def test_the_captured_figures_are_those_of_nvidia_smi():
-    assert verdicts(document()) == ("pass", "pass")
-    assert verdicts(document(kind="dcgm", lines=DCGM.splitlines())) == ("pass", "pass")
+SLICE = f'{{gpu="0",UUID="GPU-{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"}}'
+OF_SLICE = [f"DCGM_FI_DEV_FB_TOTAL{SLICE} 9856", f"DCGM_FI_DEV_GPU_TEMP{SLICE} 59"]
 
 
-def test_the_memory_of_a_slice_is_not_compared_with_that_of_the_gpu():
-    labels = f'gpu="0",UUID="GPU-{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"'
-    lines = [f"DCGM_FI_DEV_FB_TOTAL{{{labels}}} 9856", f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} 59"]
-    assert verdicts(document(kind="dcgm", lines=lines)) == ("pass", "pass")
+@pytest.mark.parametrize(
+    "changes", [{}, {"kind": "dcgm", "lines": DCGM.splitlines()}, {"kind": "dcgm", "lines": OF_SLICE}],
+    ids=["textfile", "dcgm", "slice"],
+)  # fmt: skip
+def test_the_captured_figures_are_those_of_nvidia_smi(changes):
+    """The memory of a slice is not compared with that of its GPU."""
+    assert verdicts(document(**changes)) == ("pass", "pass")
 
 
-def test_without_an_exporter_on_record_nothing_is_judged():
+def test_without_an_exporter_on_record_nothing_is_judged_and_figures_behind_a_password_are_not_passed():
     found = document()
     found["quick"]["exporter"] = {}
     assert verdicts(found) == ("skip", "skip")
+    found = document(kind="dcgm", status=401, lines=[])
+    assert (verdicts(found), "password" in text(found, "figures")) == (("pass", "skip"), True)
+
+
+LINES = document()["quick"]["exporter"]["lines"]
+DOWN = [line.replace("gpusetup_textfile_up 1", "gpusetup_textfile_up 0") for line in LINES]
 
 
 @pytest.mark.parametrize(
@@ -65,25 +73,13 @@ def test_without_an_exporter_on_record_nothing_is_judged():
         ({"age": None, "error": "/x/gpusetup-gpu.prom: No such file or directory"}, "fail", "No such file"),
         ({"status": 401}, "pass", "asks for a password"),
         ({"listen": "", "status": None}, "pass", "textfile answers"),
+        ({"lines": DOWN}, "fail", "the driver did not answer"),
+        ({"lines": [*LINES, "node_textfile_scrape_error 1"]}, "warn", ""),  # of a textfile beside ours
     ],
 )
 def test_an_exporter_that_is_silent_or_old_is_said(changes, verdict, said):
     found = document(**changes)
     assert (verdicts(found)[0], said in text(found)) == (verdict, True), text(found)
-
-
-def test_a_driver_that_did_not_answer_and_a_broken_textfile_beside_ours_are_said():
-    lines = document()["quick"]["exporter"]["lines"]
-    down = [line.replace("gpusetup_textfile_up 1", "gpusetup_textfile_up 0") for line in lines]
-    assert "the driver did not answer" in text(document(lines=down))
-    beside = document(lines=[*lines, "node_textfile_scrape_error 1"])
-    assert verdicts(beside) == ("warn", "pass")
-
-
-def test_figures_behind_a_password_are_not_compared_and_not_passed():
-    found = document(kind="dcgm", status=401, lines=[])
-    assert verdicts(found) == ("pass", "skip")
-    assert "password" in text(found, "figures")
 
 
 @pytest.mark.parametrize(

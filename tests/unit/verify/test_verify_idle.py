@@ -56,20 +56,15 @@ def busy(document):
     document["quick"]["smi"]["stdout"] = text.replace("<gpu_util>0 %</gpu_util>", "<gpu_util>87 %</gpu_util>", 1)
 
 
-def test_an_idle_gpu_is_measured(observe):
+def test_an_idle_gpu_is_measured_and_one_with_programs_or_work_is_left_alone(observe):
     found = observe("h200-x1-quick", when_idle=True)
     assert (found["level"], "left_alone" in found, "workers" in found["sections"]) == ("full", False, True)
-
-
-def test_programs_on_a_gpu_are_left_alone_and_named(observe):
     found = observe("h200-x1-busy", when_idle=True)
-    assert (found["level"], found["sections"]) == ("quick", {})
-    assert "(" in found["left_alone"][0], found["left_alone"]
+    assert (found["level"], found["sections"], "(" in found["left_alone"][0]) == ("quick", {}, True), found[
+        "left_alone"
+    ]
     assert observe("h200-x1-busy")["level"] == "full", "a person who asks is answered"
-
-
-def test_work_whose_program_cannot_be_seen_counts_too(observe):
-    found = observe("h200-x1-quick", busy, when_idle=True)
+    found = observe("h200-x1-quick", busy, when_idle=True)  # whose program cannot be seen
     assert (found["level"], found["left_alone"]) == ("quick", ["GPU 0: 87 % busy"])
 
 

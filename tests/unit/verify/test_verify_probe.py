@@ -34,27 +34,23 @@ def team(probe, monkeypatch, tmp_path):
     stand_in.write_text(STAND_IN, encoding="utf-8")
     made = []
 
+    def boot(member):
+        argv = [sys.executable, "-u", str(stand_in)]
+        member.worker = probe.child.Worker(argv, probe.child.environment(), str(tmp_path))
+
     def make(number=2, **request):
         gpus = [
             {"index": index, "bus_id": f"0000:00:0{index}.0", "mig": False, "slices": [], "processes": []}
             for index in range(number)
         ]
-        team = probe.measure.Team(
-            sys.executable, gpus, str(tmp_path), {"deadlines": dict.fromkeys(probe.measure.DEADLINES, 1), **request}
-        )
-
-        def boot(member):
-            member.worker = probe.child.Worker(
-                [sys.executable, "-u", str(stand_in)], probe.child.environment(), str(tmp_path)
-            )
-
-        monkeypatch.setattr(team, "_boot", boot)
-        made.append(team)
-        return team
+        deadlines = dict.fromkeys(probe.measure.DEADLINES, 1)
+        made.append(probe.measure.Team(sys.executable, gpus, str(tmp_path), {"deadlines": deadlines, **request}))
+        monkeypatch.setattr(made[-1], "_boot", boot)
+        return made[-1]
 
     yield make
-    for team in made:
-        team.close()
+    for one in made:
+        one.close()
 
 
 def test_the_probe_is_valid_python_3_6():
@@ -65,8 +61,7 @@ def test_the_probe_is_valid_python_3_6():
 def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     marker = tmp_path / "grandchild"
     answer = probe.child.run(["sh", "-c", f"(sleep 2; touch {marker}) & sleep 60"], 0.5)
-    assert answer["error"] == "timeout"
-    assert answer["deadline"] == 0.5
+    assert (answer["error"], answer["deadline"]) == ("timeout", 0.5)
     time.sleep(2)
     assert not marker.exists()
 
@@ -144,14 +139,11 @@ def test_a_command_that_is_missing_or_fails_is_an_answer(probe):
 
 
 def test_what_children_see_of_our_environment(probe, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    for name, value in {"CUDA_VISIBLE_DEVICES": "1", "NCCL_NVLS_ENABLE": "0", "PYTHONPATH": "/elsewhere"}.items():
+        monkeypatch.setenv(name, value)
     seen = probe.child.environment()
-    assert "CUDA_VISIBLE_DEVICES" not in seen
-    assert "PYTHONPATH" not in seen
-    assert seen["NCCL_NVLS_ENABLE"] == "0"
-    assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    names = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", "NCCL_NVLS_ENABLE", "CUDA_DEVICE_ORDER")
+    assert [seen.get(name) for name in names] == [None, None, "0", "PCI_BUS_ID"]
 
 
 def test_workers_answer_at_the_same_time(team):
@@ -164,8 +156,7 @@ def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:smoke")
     workers = team(1)
     answer = workers.start()["0"]["smoke"]
-    assert answer["error"] == "timeout"
-    assert "no answer to smoke within 1 s; killed" in answer["message"]
+    assert (answer["error"], "no answer to smoke within 1 s; killed" in answer["message"]) == ("timeout", True)
     monkeypatch.setenv("STAND_IN", "")
     assert [member.key for member in workers.ready()] == ["0"]
     assert workers.together("memory", members=workers.ready())["0"]["did"] == "memory"
@@ -176,9 +167,7 @@ def test_a_crashed_worker_says_how_and_the_next_measurement_runs(team, monkeypat
     workers = team(1)
     workers.start()
     answer = workers.together("memory")["0"]
-    assert answer["error"] == "crashed"
-    assert "SIGSEGV" in answer["message"]
-    assert "boom" in answer["stderr"]
+    assert (answer["error"], "SIGSEGV" in answer["message"], "boom" in answer["stderr"]) == ("crashed", True, True)
     assert workers.in_turn("pcie", lambda _: {})["0"]["did"] == "pcie"
 
 
@@ -186,14 +175,11 @@ def test_one_hung_rank_ends_its_collective_and_nothing_stays(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:nccl")
     workers = team(2)
     workers.start()
-    found = workers.collectives(workers.ready())
-    assert all(answer["error"] == "timeout" for answer in found["groups"][0]["ranks"].values())
-    assert len(found["groups"]) == 1
-    pids = [member.worker._process.pid for member in workers.members]
+    (group,) = workers.collectives(workers.ready())["groups"]
+    assert {answer["error"] for answer in group["ranks"].values()} == {"timeout"}
+    lines = [Path(f"/proc/{member.worker._process.pid}/cmdline") for member in workers.members]
     workers.close()
-    assert not [
-        pid for pid in pids if Path(f"/proc/{pid}").exists() and "stand-in" in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
+    assert not [line for line in lines if line.exists() and "stand-in" in line.read_text()]
 
 
 def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
@@ -204,45 +190,48 @@ def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
 
 
 def test_mig_slices_are_what_is_worked_on(probe):
-    listing = {
-        "stdout": "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 3g.71gb     Device  0: (UUID: MIG-aaaa)\n  MIG 1g.18gb     Device  1: (UUID: MIG-bbbb)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n"
-    }
-    gpus = [
-        {"index": 0, "mig": True, "slices": [], "processes": []},
-        {"index": 1, "mig": False, "slices": [], "processes": []},
-    ]
-    probe.observe.mig_slices(listing, gpus)
+    slices = "  MIG 3g.71gb     Device  0: (UUID: MIG-aaaa)\n  MIG 1g.18gb     Device  1: (UUID: MIG-bbbb)\n"
+    listing = f"GPU 0: NVIDIA H200 (UUID: GPU-1)\n{slices}GPU 1: NVIDIA H200 (UUID: GPU-2)\n"
+    gpus = [{"index": index, "mig": index == 0, "slices": [], "processes": []} for index in range(2)]
+    probe.observe.mig_slices({"stdout": listing}, gpus)
     assert [part["profile"] for part in gpus[0]["slices"]] == ["3g.71gb", "1g.18gb"]
     team = probe.measure.Team(None, gpus, "/tmp", {})
     assert [member.key for member in team.members] == ["0/MIG-aaaa", "0/MIG-bbbb", "1"]
 
 
-def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe):
-    box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [7, 8, 9], 2)
-    try:
-        got = []
-        threads = [
-            threading.Thread(target=lambda: got.append(probe.fleet.fetch("127.0.0.1", box.port, "secret", 5)))
-            for _ in range(2)
-        ]
-        with pytest.raises(ValueError, match="refused the token"):
-            probe.fleet.fetch("127.0.0.1", box.port, "guess", 2)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(5)
-        assert got == [[7, 8, 9], [7, 8, 9]]
-    finally:
+@pytest.fixture
+def mailbox(probe):
+    made = []
+
+    def make(identity, hosts):
+        made.append(probe.fleet.Mailbox("127.0.0.1", 0, "secret", identity, hosts))
+        return made[-1].port
+
+    yield make
+    for box in made:
         box.close()
 
 
-def test_a_silent_stranger_does_not_block_the_mailbox(probe):
-    box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [1], 1)
-    try:
-        with socket.create_connection(("127.0.0.1", box.port)):
-            assert probe.fleet.fetch("127.0.0.1", box.port, "secret", 15) == [1]
-    finally:
-        box.close()
+def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe, mailbox):
+    port, got = mailbox([7, 8, 9], 2), []
+    with pytest.raises(ValueError, match="refused the token"):
+        probe.fleet.fetch("127.0.0.1", port, "guess", 2)
+
+    def ask():
+        got.append(probe.fleet.fetch("127.0.0.1", port, "secret", 5))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert got == [[7, 8, 9], [7, 8, 9]]
+
+
+def test_a_silent_stranger_does_not_block_the_mailbox(probe, mailbox):
+    port = mailbox([1], 1)
+    with socket.create_connection(("127.0.0.1", port)):
+        assert probe.fleet.fetch("127.0.0.1", port, "secret", 15) == [1]
 
 
 def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatch, team):
@@ -324,8 +313,6 @@ def test_kernel_processor_lists():
 
 
 def test_stdin_is_the_request_and_stdout_the_document():
-    import subprocess
-
     finished = subprocess.run(
         probe_argv(), input='{"level": "quick"}', capture_output=True, text=True, timeout=60,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, check=False,

@@ -12,19 +12,37 @@ from gpusetup.report.formats import render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.checks.smoke.frameworks import _too_few
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items, judge
+from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items
 from tests.stored import spoiled
-from tests.unit.verify.verify_documents import captured
+from tests.unit.verify.verify_documents import broken, captured, results
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_file_below_a_level_registers_checks():
-    files = [path for level in LEVELS for path in (ROOT / "gpusetup/verify/checks" / level).iterdir()]
-    modules = [path for path in files if path.suffix == ".py" and path.name != "__init__.py"]
-    assert [
-        str(path) for path in modules if not re.search(r"^ *(@check|table)\(", path.read_text("utf-8"), re.MULTILINE)
-    ] == []
+    files = [path for level in LEVELS for path in (ROOT / "gpusetup/verify/checks" / level).glob("[!_]*.py")]
+    registers = re.compile(r"^ *(@check|table)\(", re.MULTILINE)
+    assert [str(path) for path in files if not registers.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("check", checks(), ids=lambda check: check.id)
+def test_a_check_without_its_observations_never_passes(check):
+    """Emptied documents: whatever a check needs is gone, so it may say anything but pass."""
+    bare = captured("h200-x4-full")
+    bare |= {"sections": {}, "quick": {}, "facts": {"gpus": bare["facts"]["gpus"]}, "gpus": [], "level": "stress"}
+    assert check.run(Machine(bare)).verdict != "pass"
+
+
+def test_a_crashing_check_fails_alone():
+    found = results(broken("h200-x1-full", {"sections/matrix/0/formats/fp32": {"tflops": []}}))
+    assert (found["matrix.fp32"].verdict, found["matrix.fp16"].verdict) == ("fail", "pass")
+    assert "could not be evaluated" in found["matrix.fp32"].text
+
+
+def test_a_conclusion_has_its_diagrams_and_nothing_to_look_at_is_a_skip():
+    grid = Grid(title="t", unit="", rows=("a",), columns=("a",), values=((1.0,),))
+    assert from_items([Item("GPU 0", "pass")], "well", figures=(grid,)).figures == (grid,)
+    assert from_items([], "well") == Finding("skip", "nothing to check")
 
 
 def test_every_page_says_what_to_do():
@@ -33,31 +51,6 @@ def test_every_page_says_what_to_do():
         assert set(check.needs) <= set(NEEDS), check.id
         assert {"gpu", "expected"} & set(check.needs), check.id
     assert len({check.id for check in checks()}) == len(checks())
-
-
-@pytest.mark.parametrize("check", checks(), ids=lambda check: check.id)
-def test_a_check_without_its_observations_never_passes(check):
-    """Emptied documents: whatever a check needs is gone, so it may say anything but pass."""
-    bare = captured("h200-x4-full")
-    bare["sections"] = {}
-    bare["quick"] = {}
-    bare["facts"] = {"gpus": bare["facts"]["gpus"]}
-    bare["gpus"] = []
-    assert check.run(Machine(bare | {"level": "stress"})).verdict != "pass"
-
-
-def test_a_crashing_check_fails_alone():
-    document = captured("h200-x1-full")
-    document["sections"]["matrix"]["0"]["formats"]["fp32"] = {"tflops": []}
-    found = {result.id: result for result in judge(Machine(document))}
-    assert found["matrix.fp32"].verdict == "fail"
-    assert "could not be evaluated" in found["matrix.fp32"].text
-    assert found["matrix.fp16"].verdict == "pass"
-
-
-def test_a_conclusion_has_its_diagrams():
-    grid = Grid(title="t", unit="", rows=("a",), columns=("a",), values=((1.0,),))
-    assert from_items([Item("GPU 0", "pass")], "well", figures=(grid,)).figures == (grid,)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +71,6 @@ def test_a_framework_that_sees_fewer_gpus_than_the_driver_fails():
     machine = SimpleNamespace(gpus=["a", "b"], mig=lambda _gpu: None)
     assert _too_few("JAX", [Item("GPU 0", "pass")], machine).text == "JAX sees 1 of 2 GPUs"
     assert _too_few("JAX", [Item("GPU 0", "pass"), Item("GPU 1", "pass")], machine) is None
-
-
-def test_nothing_to_look_at_is_a_skip():
-    assert from_items([], "well") == Finding("skip", "nothing to check")
 
 
 def test_seconds_are_those_of_the_measurement():
