@@ -56,8 +56,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         ok=not found.troubles, path=str(home / FILE), head=found.head, lines=wanted, troubles=found.troubles,
         notes=found.notes,
     )  # fmt: skip
-    text = output.json_text(audit) if arguments.format == "json" else _text(audit, proves=arguments.verify)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, audit, _text(audit, proves=arguments.verify), arguments.out)
     return Exit.VERIFY_FAILED if arguments.verify and not audit.ok else Exit.DONE
 
 

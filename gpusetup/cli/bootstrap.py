@@ -83,8 +83,7 @@ def run_status(arguments: argparse.Namespace) -> Exit:
     while arguments.wait and status.state not in FINAL and (end is None or time.monotonic() < end):
         time.sleep(_TICK)
         status = _read(arguments.file)
-    text = output.json_text(status) if arguments.format == "json" else status_text(status)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, status, status_text(status), arguments.out)
     return exit_of(status)
 
 

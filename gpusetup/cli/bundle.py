@@ -166,9 +166,7 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     if key is None:
         from gpusetup.model.documents import BundleWanted
 
-        as_json = arguments.format == "json"
-        text = output.json_text(BundleWanted(systems=tuple(wanted))) if as_json else "\n".join(map(_in_full, wanted))
-        output.write_answer(text, None)
+        output.answer(arguments.format, BundleWanted(systems=tuple(wanted)), "\n".join(map(_in_full, wanted)), None)
     return key is not None
 
 
@@ -231,8 +229,7 @@ def _differences(manifest: Path, older: Path, form: str) -> Exit:
 
         files = tuple(Carried(name=name, size=file.size) for name, file in carried.items())
         about = BundleDiff(path=str(manifest.parent), older=str(older.parent), bytes=size, files=files)
-        output.write_answer(output.json_text(about), None)
-        return Exit.DONE
+        return output.answer(form, about, "", None)
     output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {size_text(size)}")
     always = [name for name in (MANIFEST, SIGNATURE) if manifest.with_name(name).is_file()]
     output.write_answer("\n".join([*carried, *always]), None)
@@ -251,8 +248,7 @@ def _print_contents(folder: Path, arguments: argparse.Namespace) -> Exit:
             path=str(folder), manifest_sha256=digest, gpusetup=manifest.gpusetup, files=len(manifest.files),
             bytes=size, sets=tuple(manifest.sets), systems=tuple(manifest.systems),
         )  # fmt: skip
-        output.write_answer(output.json_text(about), None)
-        return Exit.DONE
+        return output.answer("json", about, "", None)
     lines = [
         f"{folder}: {counted(len(manifest.files), 'file')}, {size / 1e6:.1f} MB, gpusetup {manifest.gpusetup}",
         f"for {', '.join(manifest.systems or manifest.sets)}",

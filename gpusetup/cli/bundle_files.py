@@ -44,6 +44,7 @@ def run_pack(arguments: argparse.Namespace) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST
     from gpusetup.cli.bundle import Progress
     from gpusetup.cli.plan import size_text
+    from gpusetup.model.documents import BundlePacked
     from gpusetup.supply.packing import pack
 
     out = Path(arguments.out)
@@ -57,19 +58,11 @@ def run_pack(arguments: argparse.Namespace) -> Exit:
     since = since / MANIFEST if since is not None and since.is_dir() else since
     parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress(), since)
     size = sum(part.stat().st_size for part in parts)
-    if arguments.format == "json":
-        from gpusetup.model.documents import BundlePacked
-
-        output.write_answer(output.json_text(BundlePacked(parts=tuple(map(str, parts)), bytes=size)), None)
-        return Exit.DONE
     last = f" to {parts[-1].name}" if len(parts) > 1 else ""
     where = "site" if since is None else "SITE, the folder of the older bundle"
-    output.write_answer(
-        f"{parts[0]}{last}: {size_text(size)}\n\n"
-        f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}",
-        None,
-    )
-    return Exit.DONE
+    then = f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}"
+    text = f"{parts[0]}{last}: {size_text(size)}\n\n{then}"
+    return output.answer(arguments.format, BundlePacked(parts=tuple(map(str, parts)), bytes=size), text, None)
 
 
 def _size(text: str) -> int:
@@ -107,6 +100,7 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
     from gpusetup.cli.bundle import Progress
+    from gpusetup.model.documents import BundleUnpacked
     from gpusetup.supply.packing import unpack
     from gpusetup.supply.signing import Asked
 
@@ -116,13 +110,8 @@ def run_unpack(arguments: argparse.Namespace) -> Exit:
     came = unpack(Path(arguments.file), out, Progress(), asked)
     manifest, digest = read_manifest(out / MANIFEST)
     text = f"{out}: {came} of {len(manifest.files)} files were new; all match the manifest\nmanifest sha256 {digest}"
-    if arguments.format == "json":
-        from gpusetup.model.documents import BundleUnpacked
-
-        about = BundleUnpacked(path=str(out), new=came, files=len(manifest.files), manifest_sha256=digest)
-        text = output.json_text(about)
-    output.write_answer(text, None)
-    return Exit.DONE
+    about = BundleUnpacked(path=str(out), new=came, files=len(manifest.files), manifest_sha256=digest)
+    return output.answer(arguments.format, about, text, None)
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -234,8 +223,7 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
         source="" if key is None else str(out.absolute()),
         fingerprints=() if key is None else tuple(dict.fromkeys((key.fingerprint, *vendors))),
     )
-    output.write_answer(output.json_text(made) if arguments.format == "json" else _text(made), None)
-    return Exit.DONE
+    return output.answer(arguments.format, made, _text(made), None)
 
 
 def _text(made: Mirror) -> str:

@@ -325,13 +325,9 @@ def run_offer(arguments: argparse.Namespace) -> Exit:
         path=str(path), kind=offer.kind, serial=offer.serial, wave=offer.wave, expires=offer.expires,
         lock=offer.lock.digest,
     )  # fmt: skip
-    if arguments.format == "json":
-        output.write_answer(output.json_text(made), arguments.out)
-        return Exit.DONE
     waves = f"waves up to {offer.wave}" if offer.wave else "all waves"
     text = f"{path}: offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}, {waves}, "
-    output.write_answer(text + in_words(offer.budget), arguments.out)
-    return Exit.DONE
+    return output.answer(arguments.format, made, text + in_words(offer.budget), arguments.out)
 
 
 def _budget(arguments: argparse.Namespace) -> Budget | None:

@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.compare.hosts import to_html
 
         output.write_answer(to_html(comparison, datetime.now(timezone.utc)), arguments.html)
-    text = output.json_text(comparison) if arguments.format == "json" else _text(comparison)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, comparison, _text(comparison), arguments.out)
     codes = [Exit(failure.exit) for failure in facts.failures.values()]
     return gravest([*codes, Exit.PENDING if arguments.exit_code and comparison.outliers else Exit.DONE])
 

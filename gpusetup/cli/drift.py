@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     hosts |= {name: _not_seen(failure) for name, failure in facts.failures.items()}
     codes = [_exit_of(host) for host in hosts.values()]
     drift = Drift(ok=gravest(codes) is Exit.DONE, hosts=hosts)
-    output.write_answer(output.json_text(drift) if arguments.format == "json" else drift_text(drift), arguments.out)
+    output.answer(arguments.format, drift, drift_text(drift), arguments.out)
     return gravest(codes)
 
 

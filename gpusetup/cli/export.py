@@ -121,10 +121,7 @@ def run_monitoring(arguments: argparse.Namespace) -> Exit:
     command = "gpusetup export monitoring --out monitoring"
     output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
-    output.write_answer(
-        output.json_text(document) if arguments.format == "json" else _written_files(folder, texts), None
-    )
-    return Exit.DONE
+    return output.answer(arguments.format, document, _written_files(folder, texts), None)
 
 
 def _written_files(folder: Path, texts: dict[str, str]) -> str:

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     command = f"gpusetup export handover {arguments.engine} --out handover"
     output.write_folder(arguments.out, texts, "GS-961", "hand-over", command)
     document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=twice, warnings=warnings)
-    output.write_answer(output.json_text(document) if arguments.format == "json" else _text(document), None)
+    output.answer(arguments.format, document, _text(document), None)
     return code
 
 

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         hosts = _hosts(arguments, path)
     codes = [_EXITS.get(host.state, Exit.DONE) for host in hosts.values()]
     told = KnownHosts(ok=not any(codes), path=str(path), hosts=hosts)
-    output.write_answer(output.json_text(told) if arguments.format == "json" else _text(told), arguments.out)
+    output.answer(arguments.format, told, _text(told), arguments.out)
     return gravest(codes)
 
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
-from gpusetup.cli.output import json_text, warn, write_answer
+from gpusetup.cli.output import answer, json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import NAMES, Matrix, package_files
@@ -68,11 +68,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         paths = {name: matrix.path(name) for name in NAMES}
         from gpusetup.model.answers import MatrixFiles
 
-        write_answer(
-            json_text(MatrixFiles(files=paths)) if arguments.format == "json" else "\n".join(paths.values()),
-            arguments.out,
-        )
-        return Exit.DONE
+        return answer(arguments.format, MatrixFiles(files=paths), "\n".join(paths.values()), arguments.out)
     if (arguments.age or arguments.newer) and (arguments.requirements or arguments.gpu):
         other = "REQ" if arguments.requirements else "--gpu"
         raise not_together("--newer" if arguments.newer else "--age", other, "it is about all components")

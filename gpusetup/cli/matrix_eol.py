@@ -51,9 +51,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     failures = gravest([Exit(failure.exit) for failure in facts.failures.values()])
     if arguments.format == "json":
         unread = {name: failure.message for name, failure in facts.failures.items()}
-        output.write_answer(
-            output.json_text(DriverEnds(date=known.date, drivers=tuple(found), unread=unread)), arguments.out
-        )
+        output.answer("json", DriverEnds(date=known.date, drivers=tuple(found), unread=unread), "", arguments.out)
     else:
         columns = ("driver", "branch", "until", "state", "CVEs", "ended by", "hosts")
         rows = [

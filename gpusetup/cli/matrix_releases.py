@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpusetup.cli.output import json_text, say, write_answer
+from gpusetup.cli.output import answer, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
@@ -47,11 +47,9 @@ def run_diff(arguments: argparse.Namespace) -> Exit:
 
     before, after = named(arguments.old), named(arguments.new)
     found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
-    if arguments.format == "json":
-        write_answer(json_text(MatrixDiff(before=before.date, after=after.date, changes=found)), arguments.out)
-    else:
-        told = "\n".join(lines(found)) or "they say the same"
-        write_answer(f"from {before.date} to {after.date}\n\n{told}", arguments.out)
+    document = MatrixDiff(before=before.date, after=after.date, changes=found)
+    told = "\n".join(lines(found)) or "they say the same"
+    answer(arguments.format, document, f"from {before.date} to {after.date}\n\n{told}", arguments.out)
     return Exit.PENDING if found and arguments.exit_code else Exit.DONE
 
 
@@ -141,14 +139,11 @@ def run_history(arguments: argparse.Namespace) -> Exit:
     for before, after in itertools.pairwise(ordered):
         found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
         steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
-    if arguments.format == "json":
-        write_answer(json_text(MatrixHistory(component=arguments.component, steps=tuple(steps))), arguments.out)
-        return Exit.DONE
     told = [f"{ordered[0].date}: the oldest matrix on this machine"]
     for step in steps:
         told += ["", f"{step.after}:", *(list(lines(step.changes)) or ["  nothing of it changed"])]
-    write_answer("\n".join(told), arguments.out)
-    return Exit.DONE
+    document = MatrixHistory(component=arguments.component, steps=tuple(steps))
+    return answer(arguments.format, document, "\n".join(told), arguments.out)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -177,8 +172,7 @@ def run_export(arguments: argparse.Namespace) -> Exit:
         path=str(out), date=release.date, sha256=release.sha256, signature=str(signature) if signature else ""
     )
     if arguments.format == "json":
-        write_answer(json_text(document), None)
-        return Exit.DONE
+        return answer("json", document, "", None)
     say(f"{out}: the matrix of {release.date}, {len(content) // 1024} kB, SHA-256 of its files {release.sha256}")
     if signature is not None:
         say(f"{signature}: its signature")
@@ -236,8 +230,7 @@ def run_import(arguments: argparse.Namespace) -> Exit:
         document = MatrixImported(
             date=release.date, before=now.date, vouched=vouched, place=place, changes=tuple(summary(found))
         )
-        write_answer(json_text(document), arguments.out)
-        return Exit.DONE
+        return answer("json", document, "", arguments.out)
     told = [f"the matrix of {release.date}, {vouched}", *summary(found)]
     write_answer("\n".join(told), arguments.out)
     if arguments.check:

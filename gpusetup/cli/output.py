@@ -103,6 +103,12 @@ def write_answer(text: str, out: str | None) -> None:
         ) from error
 
 
+def answer(form: str, document: Any, text: str, out: str | None) -> Exit:
+    """Write an answer as its document if the format is JSON, else as its text."""
+    write_answer(json_text(document) if form == "json" else text, out)
+    return Exit.DONE
+
+
 def _write_whole(out: str, text: str) -> None:
     """Replace a file atomically: a full disk or Ctrl-C keeps the old one. Write pipes and devices directly."""
     from pathlib import Path

@@ -71,8 +71,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     with terminated_is_interrupted():
         report, told = pull(settings, output.say)
-    text = output.json_text(report) if arguments.format == "json" else _text(report, told)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, report, _text(report, told), arguments.out)
     return gravest([_EXITS.get(report.state, Exit.DONE), Exit.DONE if told else Exit.UNREACHABLE])
 
 

@@ -67,8 +67,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             hosts |= _remove(session, facts, hosts, wanted)
     removed = _document(session, hosts, done=done)
     session.run.write("removed.json", removed)
-    text = output.json_text(removed) if arguments.format == "json" else removal_text(removed)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, removed, removal_text(removed), arguments.out)
     if wanted and not done:
         print("nothing was changed; run it with --yes to do it", file=sys.stderr)
     return gravest([_exit_of(host) for host in hosts.values()])
