@@ -13,11 +13,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+from msgspec.structs import replace
+
+from gpusetup.errors import NoStackError
+from gpusetup.matrix.load import matrix as load
 from gpusetup.model.answers import Clash
 from gpusetup.model.diagnosis import Finding
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution
+from gpusetup.plan.install import install_of
+from gpusetup.resolve.api import resolve as answer
+from gpusetup.resolve.lookup import lookup
+from gpusetup.resolve.requests import question
 
 Arch = Literal["x86_64", "aarch64"]
 
@@ -33,12 +42,6 @@ def resolve(
     allow_builds: bool = False,
 ) -> Resolution:
     """Return one complete stack, with the reason for every choice and the lines that install it."""
-    from msgspec.structs import replace
-
-    from gpusetup.matrix.load import matrix as load
-    from gpusetup.plan.install import install_of
-    from gpusetup.resolve.api import resolve as answer
-
     asked = _question(requirements, gpu, os, arch, driver, native=native, forward=forward, allow_builds=allow_builds)
     found = answer(asked, load())
     return replace(found, install=install_of(found, load()))
@@ -58,9 +61,6 @@ def matrix(
 
     The rows describe the first framework, package or library named, or CUDA if none is.
     """
-    from gpusetup.matrix.load import matrix as load
-    from gpusetup.resolve.lookup import lookup
-
     asked = _question(requirements, gpu, os, arch, driver, native=native, forward=forward, allow_builds=allow_builds)
     return tuple(lookup(asked, load()))
 
@@ -77,13 +77,6 @@ def why_not(
     allow_builds: bool = False,
 ) -> tuple[Clash, ...]:
     """Return the rules that forbid a version such as `torch==2.6.0`, or an empty tuple if none does."""
-    import msgspec
-
-    from gpusetup.errors import NoStackError
-    from gpusetup.matrix.load import matrix as load
-    from gpusetup.model.answers import Clash
-    from gpusetup.resolve.api import resolve as answer
-
     asked = _question(
         (version, *requirements), gpu, os, arch, driver, native=native, forward=forward, allow_builds=allow_builds
     )
@@ -97,10 +90,9 @@ def why_not(
 def facts(root: str | Path | None = None) -> HostFacts:
     """Return the facts of this machine, or of a captured one (`gpusetup facts --capture`). Changes nothing."""
     from gpusetup.facts.collect import captured, matrix_lookup, this_machine
-    from gpusetup.matrix.load import matrix as load
 
-    lookup = matrix_lookup(load())
-    return this_machine(lookup) if root is None else captured(Path(root), lookup)
+    known = matrix_lookup(load())
+    return this_machine(known) if root is None else captured(Path(root), known)
 
 
 def diagnose(text: str) -> tuple[Finding, ...]:
@@ -118,8 +110,5 @@ def _question(
     driver: str | None,
     **wishes: bool,
 ) -> Request:
-    from gpusetup.matrix.load import matrix as load
-    from gpusetup.resolve.requests import question
-
     named = (gpu,) if isinstance(gpu, str) else gpu
     return question(requirements, load(), gpus=named, os=os, arch=arch, driver=driver, **wishes)
