@@ -186,17 +186,17 @@ def _needed(supply: Supply) -> SystemWanted:
 
 
 def _in_short(wanted: SystemWanted) -> str:
-    from gpusetup.cli.plan import size_text
 
     stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
-    parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), size_text(wanted.bytes)
+    parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), output.size_text(wanted.bytes)
     return f"{wanted.system}: {stacks}{', '.join(parts)}"
 
 
 def _in_full(wanted: SystemWanted) -> str:
-    from gpusetup.cli.plan import size_text
 
-    return "\n".join([_in_short(wanted), *(f"  {size_text(file.size):>10}  {file.name}" for file in wanted.files)])
+    return "\n".join(
+        [_in_short(wanted), *(f"  {output.size_text(file.size):>10}  {file.name}" for file in wanted.files)]
+    )
 
 
 class Progress:
@@ -207,17 +207,14 @@ class Progress:
 
     def __call__(self, done: int, whole: int) -> None:
         """Print the progress if it reached another tenth."""
-        from gpusetup.cli.plan import size_text
-
         tenth = 10 * done // whole if whole else 10
         if tenth != self.told:
             self.told = tenth
-            output.say(f"  {size_text(done)} of {size_text(whole)}")
+            output.say(f"  {output.size_text(done)} of {output.size_text(whole)}")
 
 
 def _differences(manifest: Path, older: Path, form: str) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
-    from gpusetup.cli.plan import size_text
 
     older = older / MANIFEST if older.is_dir() else older
     new, old = read_manifest(manifest)[0], read_manifest(older)[0]
@@ -230,7 +227,7 @@ def _differences(manifest: Path, older: Path, form: str) -> Exit:
         files = tuple(Carried(name=name, size=file.size) for name, file in carried.items())
         about = BundleDiff(path=str(manifest.parent), older=str(older.parent), bytes=size, files=files)
         return output.answer(form, about, "", None)
-    output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {size_text(size)}")
+    output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {output.size_text(size)}")
     always = [name for name in (MANIFEST, SIGNATURE) if manifest.with_name(name).is_file()]
     output.write_answer("\n".join([*carried, *always]), None)
     return Exit.DONE

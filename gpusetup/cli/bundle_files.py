@@ -43,7 +43,6 @@ def run_pack(arguments: argparse.Namespace) -> Exit:
     """
     from gpusetup.bootstrap.bundle import MANIFEST
     from gpusetup.cli.bundle import Progress
-    from gpusetup.cli.plan import size_text
     from gpusetup.model.documents import BundlePacked
     from gpusetup.supply.packing import pack
 
@@ -61,7 +60,7 @@ def run_pack(arguments: argparse.Namespace) -> Exit:
     last = f" to {parts[-1].name}" if len(parts) > 1 else ""
     where = "site" if since is None else "SITE, the folder of the older bundle"
     then = f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}"
-    text = f"{parts[0]}{last}: {size_text(size)}\n\n{then}"
+    text = f"{parts[0]}{last}: {output.size_text(size)}\n\n{then}"
     return output.answer(arguments.format, BundlePacked(parts=tuple(map(str, parts)), bytes=size), text, None)
 
 
@@ -227,10 +226,9 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
 
 
 def _text(made: Mirror) -> str:
-    from gpusetup.cli.plan import size_text
 
     lines = [
-        f"{each.place}: {counted(each.packages, 'package')}, {size_text(each.bytes)}"
+        f"{each.place}: {counted(each.packages, 'package')}, {output.size_text(each.bytes)}"
         + ("" if each.new is None else f"; {each.new} new, {each.gone} gone")
         for each in made.repositories
     ]

@@ -11,6 +11,7 @@ examples:
 """
 
 import argparse
+import re
 from pathlib import Path
 
 import msgspec
@@ -158,8 +159,6 @@ def _data(arguments: argparse.Namespace) -> UserData:
 
 
 def _seconds(text: str) -> int:
-    import re
-
     found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if found is None:
         raise BadInputError("GS-728", f"{text!r} is not a duration", path="--recheck")
@@ -210,8 +209,6 @@ def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
 
 def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
     """Return the lock to embed, and its description."""
-    import re
-
     from gpusetup.cli.lock import load_lock
 
     asked = [name for name, given in (("--lock", arguments.lock), ("--lock-url", arguments.lock_url),

@@ -103,6 +103,15 @@ def write_answer(text: str, out: str | None) -> None:
         ) from error
 
 
+def size_text(size: int | None) -> str:
+    """Return a number of bytes as readable text."""
+    if size is None:
+        return "size not known"
+    if size < 1_000_000:
+        return f"{size / 1000:.0f} kB"
+    return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
+
+
 def answer(form: str, document: Any, text: str, out: str | None) -> Exit:
     """Write an answer as its document if the format is JSON, else as its text."""
     write_answer(json_text(document) if form == "json" else text, out)

@@ -252,9 +252,9 @@ def work_text(host: HostPlan) -> str:
 def download_text(host: HostPlan) -> str:
     """Return how much a host downloads."""
     if host.wheel_bytes is None:
-        return f"{size_text(host.package_bytes)} of packages, and Python packages of unknown size"
-    wheels = f", {size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
-    return size_text(host.download_bytes) + wheels
+        return f"{output.size_text(host.package_bytes)} of packages, and Python packages of unknown size"
+    wheels = f", {output.size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
+    return output.size_text(host.download_bytes) + wheels
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:
@@ -287,15 +287,6 @@ def stack_line(stack: Stack) -> str:
 def recorded_stack(host: Applied | HostPlan) -> str:
     """Return the stack in a host's record or plan on one line, or an empty string."""
     return stack_line(host.stack) if host.stack is not None else ""
-
-
-def size_text(size: int | None) -> str:
-    """Return a number of bytes as readable text."""
-    if size is None:
-        return "size not known"
-    if size < 1_000_000:
-        return f"{size / 1000:.0f} kB"
-    return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
 
 
 def summary(plan: Plan) -> str:
@@ -334,7 +325,7 @@ def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batche
         words=_STATES,
         colours={state: _COLOURS.get(state, "fail") for state in _STATES},
         short=in_short,
-        size=size_text,
+        size=output.size_text,
         download=download_text,
         away=downtime_text,
         jobs=jobs_text,
@@ -365,7 +356,7 @@ class Progress:
         removals = sorted({name for plan in changes.values() for name in plan.removals})
         gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
         unknown = any(plan.download_bytes is None for plan in changes.values())
-        most = "not known" if unknown else f"at most {size_text(max(sizes))}"
+        most = "not known" if unknown else f"at most {output.size_text(max(sizes))}"
         self.say(f"{counted(len(changes), 'host')} to change, {reboots} may reboot; download per host: {most}{gone}")
         slowest = max(changes.values(), key=lambda plan: plan.away.seconds if plan.away is not None else 0.0)
         self.say(f"{'the slowest host' if len(changes) > 1 else 'the host'} is away for {downtime_text(slowest)}")
