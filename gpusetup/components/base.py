@@ -155,18 +155,6 @@ def _nothing(*_: object) -> tuple[()]:
     return ()
 
 
-def _nothing_named(*_: object) -> dict[str, Any]:
-    return {}
-
-
-def _no(_: Settings) -> bool:
-    return False
-
-
-def _brings_nothing(*_: object) -> Brought:
-    return Brought()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Component:
     """A component as settings, plan, role variables, record and rollback read it from `registry.COMPONENTS`."""
@@ -175,13 +163,13 @@ class Component:
     settings: Mapping[str, Callable[[Any, str], Any]] = field(default_factory=dict)
     """Setting name → its parser, which gets the value and the label for errors."""
     packages: Mapping[str, Group] = field(default_factory=dict)
-    asks: Callable[[Settings], object] = _no
+    asks: Callable[[Settings], object] = _nothing
     """Return a true value if repositories must be searched for its packages."""
     patterns: Callable[[Context, Matrix], Iterable[str]] = _nothing
     """Return the package names to search for."""
     refusals: Callable[[HostFacts, Settings], Iterable[Refusal]] = _nothing
     """Return why a host cannot have it, judged by facts alone."""
-    wants: Callable[[Context, Manager, Stack, Matrix], Brought] = _brings_nothing
+    wants: Callable[[Context, Manager, Stack, Matrix], Brought] = lambda *_: Brought()
     """Return what it adds to a stack; raise when the host cannot have it."""
     notes: Callable[[Context, Wanted], Iterable[str]] = _nothing
     """Return warnings, once packages are chosen."""
@@ -189,7 +177,7 @@ class Component:
     """Return the actions before the package transaction."""
     actions: Callable[[Judged, Wanted], Iterable[Action]] = _nothing
     """Return the actions after it."""
-    variables: Callable[[HostFacts, Wanted], Mapping[str, Any]] = _nothing_named
+    variables: Callable[[HostFacts, Wanted], Mapping[str, Any]] = lambda *_: {}
     """Return the variables of its role."""
     kept: str = ""
     """The field of a host's lock that keeps its wish; empty: none."""
