@@ -62,18 +62,6 @@ def _too_far_behind(_: Context, member: Unary) -> str:
     )
 
 
-def _wheel_instead(_: Context, member: Unary) -> str:
-    return f"newer releases of {member.scope[0]} have wheels: older ones are built only where one is named exactly"
-
-
-def _placeholder(_: Context, member: Unary) -> str:
-    return f"some versions of {member.scope[0]} only keep its name: they hold nothing"
-
-
-def _withdrawn(_: Context, member: Unary) -> str:
-    return f"its project withdrew some releases of {member.scope[0]}: ask for one by its whole version"
-
-
 def _cpu(context: Context, member: Unary) -> str:
     name, arch = member.scope[0], cast("Any", member.subject)
     values = cast("list[PackageValue]", context.space.values[name])
@@ -92,14 +80,6 @@ def _gpu_floor(context: Context, member: Unary) -> str:
     floors = {cc for value in context.values(member.scope[0]) if (cc := cast("Any", value).release.cc_min)}
     least = min(floors, key=nv) if floors else "a newer GPU"
     return f"{_named(context, member.scope[0])} needs compute capability {least}; {gpu.label} has {gpu.cc}"
-
-
-def _gpus_unpublished(_: Context, member: Unary) -> str:
-    name, (gpu, last) = member.scope[0], member.subject
-    return (
-        f"nobody published which GPUs the releases of {name} after {last} have code for, until one that leaves out "
-        f"{gpu.label} ({gpu.cc}): those are chosen only by name"
-    )
 
 
 def _gpu_compiler(context: Context, member: Unary) -> str:
@@ -161,13 +141,6 @@ def _companion(context: Context, member: Pair) -> str:
     return f"every {name} belongs to one torch: with torch {torch.version} goes {belongs}"
 
 
-def _served(_: Context, member: Pair) -> str:
-    return (
-        f"{member.scope[0]} on the Python index is linked with the index's own torch; "
-        "another build of torch is chosen only by name (torch==X.Y.Z+cuNNN)"
-    )
-
-
 def _major(context: Context, member: Pair) -> str:
     return ", and ".join(_major_of(context, name) for name in member.scope) + ": one of the two would not load"
 
@@ -207,23 +180,31 @@ def _clearest_pins(found: list[str], one: Any, two: Any) -> Iterator[str]:
     yield from (exact or found)[:2]
 
 
-WRITERS: dict[str, Callable[[Any, Any], str]] = {
+WRITERS: dict[str, str | Callable[[Any, Any], str]] = {
     "package-built-from-source": _built,
     "package-recency": _too_far_behind,
-    "package-wheel-instead": _wheel_instead,
-    "package-placeholder": _placeholder,
-    "package-withdrawn": _withdrawn,
+    "package-wheel-instead": (
+        "newer releases of {name} have wheels: older ones are built only where one is named exactly"
+    ),
+    "package-placeholder": "some versions of {name} only keep its name: they hold nothing",
+    "package-withdrawn": "its project withdrew some releases of {name}: ask for one by its whole version",
     "package-for-cpu": _cpu,
     "package-glibc": _glibc,
     "package-gpu-floor": _gpu_floor,
-    "package-gpu-untold": _gpus_unpublished,
+    "package-gpu-untold": (
+        "nobody published which GPUs the releases of {name} after {subject[1]} have code for, until one that leaves "
+        "out {subject[0].label} ({subject[0].cc}): those are chosen only by name"
+    ),
     "package-cuda-for-gpu": _gpu_compiler,
     "package-driver-floor": _driver_floor,
     "package-code-for-gpu": _gpu_code,
     "package-cuda-needs-driver": _driver,
     "package-requires": _requires,
     "torch-companion": _companion,
-    "package-beside-index-torch": _served,
+    "package-beside-index-torch": (
+        "{name} on the Python index is linked with the index's own torch; another build of torch is chosen only by "
+        "name (torch==X.Y.Z+cuNNN)"
+    ),
     "package-cuda-major": _major,
     "package-pins-agree": _pins,
 }

@@ -22,7 +22,7 @@ from gpusetup.resolve.naming import (
     span,
     title,
 )
-from gpusetup.resolve.package_sentences import Context
+from gpusetup.resolve.package_sentences import WRITERS, Context
 from gpusetup.resolve.policy import KEYS, allowed
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.space import FRAMEWORKS
@@ -33,12 +33,11 @@ def sentence(context: Context, member: Unary | Pair) -> str:
     """Return the sentence for a rule in this context."""
     if member.rule in KEYS:
         return allowed(member.subject, member.rule, member.scope[0])
-    writer = _WRITERS.get(member.rule)
-    if writer is None and member.rule.startswith(("package-", "torch-companion")):
-        from gpusetup.resolve.package_sentences import WRITERS
-
-        writer = WRITERS.get(member.rule)
-    return (writer or _general)(context, member)
+    writer = _WRITERS.get(member.rule) or WRITERS.get(member.rule) or _general
+    if isinstance(writer, str):
+        it = "it" if context.candidate else title(member.scope[-1])
+        return writer.format(name=member.scope[0], it=it, subject=member.subject)
+    return writer(context, member)
 
 
 def _allowed(context: Context, member: Unary) -> list[Value]:
@@ -130,11 +129,6 @@ def _module(_: Context, member: Unary) -> str:
     return only_module(member.subject)
 
 
-def _product_floor(_: Context, member: Unary) -> str:
-    gpu: GpuKind = member.subject
-    return f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}"
-
-
 def _gpu_span(context: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     component = member.scope[0]
@@ -181,15 +175,6 @@ def _code(context: Context, component: str, gpu: GpuKind) -> str:
     if context.candidate:
         return f"{told}, not for compute capability {gpu.cc} ({gpu.label})" if " has code " in told else told
     return f"{gpu.label} has compute capability {gpu.cc}; {told}"
-
-
-def _fails_on(context: Context, member: Unary) -> str:
-    gpu: GpuKind = member.subject
-    name = "it" if context.candidate else title(member.scope[0])
-    return (
-        f"{name} starts on {gpu.label} and fails there: its compiler writes PTX that does not know compute capability "
-        f"{gpu.cc}; NVIDIA's TensorFlow container works"
-    )
 
 
 def _jax_gpu_floor(context: Context, member: Unary) -> str:
@@ -353,11 +338,6 @@ def _cpu(_: Context, member: Unary) -> str:
     return f"{system.name} is supported on {', '.join(system.arches)}, not on {arch}"
 
 
-def _cpu_of_gpu(_: Context, member: Unary) -> str:
-    gpu, arch = member.subject
-    return f"{gpu.label} comes only with {gpu.only_cpu} CPUs; {arch} was asked for"
-
-
 def _wheel_cpu(context: Context, member: Unary) -> str:
     name = member.scope[0]
     if context.candidate:
@@ -372,34 +352,23 @@ def _jax_floor(context: Context, _: Pair) -> str:
     return f"JAX needs driver {floors[0]} or newer"
 
 
-def _ptx(context: Context, member: Pair) -> str:
-    gpu: GpuKind = member.subject
-    name = "it" if context.candidate else title(member.scope[1])
-    return (
-        f"{name} has only PTX for {gpu.label}, which the driver compiles: the driver must be as new as the build's CUDA"
-    )
-
-
 def _driver_of_another_system(_: Context, member: Unary) -> str:
     if member.subject == "wsl":
         return "this is WSL, which uses the driver of Windows: do not install one in it"
     return "this is a container, which uses the driver of its host: do not install one in it"
 
 
-def _jetson(_: Context, member: Unary) -> str:
-    gpu: GpuKind = member.subject
-    return f"{gpu.label} is a Jetson: its driver and CUDA come with JetPack, not from a driver branch"
-
-
-_WRITERS: dict[str, Callable[[Context, Any], str]] = {
+_WRITERS: dict[str, str | Callable[[Context, Any], str]] = {
     "requested": _requested,
     "installed-driver-stays": _stays,
     "repository-offers": _offers,
     "driver-elsewhere": _driver_of_another_system,
-    "jetson-driver-elsewhere": _jetson,
+    "jetson-driver-elsewhere": (
+        "{subject.label} is a Jetson: its driver and CUDA come with JetPack, not from a driver branch"
+    ),
     "gpu-driver-window": _window,
     "module-flavour": _module,
-    "gpu-product-floor": _product_floor,
+    "gpu-product-floor": "NVIDIA lists {subject.label} from driver {subject.min_driver}",
     "toolkit-targets-gpu": _gpu_span,
     "cudnn-support-row": _gpu_span,
     "cupy-gpu-window": _gpu_span,
@@ -407,7 +376,10 @@ _WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "torch-needs-code-for-gpu": _gpu_span,
     "tensorflow-needs-code-for-gpu": _gpu_span,
     "jax-needs-code-for-gpu": _gpu_span,
-    "tensorflow-fails-on-gpu": _fails_on,
+    "tensorflow-fails-on-gpu": (
+        "{it} starts on {subject.label} and fails there: its compiler writes PTX that does not know compute "
+        "capability {subject.cc}; NVIDIA's TensorFlow container works"
+    ),
     "jax-gpu-floor": _jax_gpu_floor,
     "driver-runs-cuda": _driver_runs,
     "one-cuda-major": _one_major,
@@ -422,8 +394,11 @@ _WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "glibc-tag": _glibc,
     "distribution-has-cuda": _distribution_cuda,
     "distribution-cpu": _cpu,
-    "gpu-only-beside-cpu": _cpu_of_gpu,
+    "gpu-only-beside-cpu": "{subject[0].label} comes only with {subject[0].only_cpu} CPUs; {subject[1]} was asked for",
     "wheel-for-cpu": _wheel_cpu,
     "jax-driver-floor": _jax_floor,
-    "ptx-needs-native-driver": _ptx,
+    "ptx-needs-native-driver": (
+        "{it} has only PTX for {subject.label}, which the driver compiles: the driver must be as new as the build's "
+        "CUDA"
+    ),
 }
