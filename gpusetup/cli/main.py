@@ -221,6 +221,8 @@ def _one_name(argv: list[str]) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     streams.prepare()
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # a number of 5,000 digits is refused like any other wrong one
     argv = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         _complete()

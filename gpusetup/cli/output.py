@@ -178,8 +178,9 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines += ["", f"hint: {error.hint}"]
     if error.link:
         lines.append(f"more: {error.link}")
-    # Escape control characters, which a file or an option may contain.
+    # Escape control characters, which a file or an option may contain, and cut endless words.
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], "\n".join(lines))
+    text = re.sub(r"(\S{200})\S{200,}", r"\1…", text)
     if coloured(sys.stderr):
         text = f"\x1b[1;31merror:\x1b[0m{text.removeprefix('error:')}"
     print(text, file=sys.stderr)

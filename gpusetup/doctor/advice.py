@@ -24,7 +24,7 @@ WORDS = {
     "code": re.compile(r"(?:sm|compute)_(\d{2,3})[af]?", re.IGNORECASE),
 }
 
-CAPABILITY = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?|(\d+)\.(\d)")
+CAPABILITY = re.compile(r"(?:sm_|compute_)(\d{1,3})(\d)[af]?|(\d{1,3})\.(\d)")
 
 
 def api_version(number: int) -> str:
@@ -122,7 +122,7 @@ def _firmware(cause: str, groups: Groups) -> list[str]:
 
 def _needs_cuda(cause: str, groups: Groups) -> list[str]:
     wanted = _first(groups, "needs_cuda")
-    if cause != "container-cuda-requirement" or not re.fullmatch(r"\d+\.\d+", wanted):
+    if cause != "container-cuda-requirement" or not re.fullmatch(r"\d{1,3}\.\d{1,3}", wanted):
         return []
     return builds.drivers_for(wanted)
 
