@@ -110,10 +110,10 @@ def _sockets(
     if "ANSIBLE_SSH_CONTROL_PATH_DIR" in outside or ("ssh_connection", "control_path_dir") in configured:
         return {}
     folder = outside.get("ANSIBLE_HOME") or f"{outside.get('HOME', '')}/.ansible"
-    if len(f"{folder}/cp") <= _SOCKET_FOLDER:
+    if len(f"{folder}/cp".encode(errors="surrogateescape")) <= _SOCKET_FOLDER:
         return {}
     runtime = outside.get("XDG_RUNTIME_DIR", "")
-    if 0 < len(runtime) <= _SOCKET_FOLDER:
+    if 0 < len(runtime.encode(errors="surrogateescape")) <= _SOCKET_FOLDER:
         return {("ssh_connection", "control_path_dir"): ("ANSIBLE_SSH_CONTROL_PATH_DIR", runtime)}
     name, arguments = _PREFERRED["ssh_connection", "ssh_args"]
     alone = arguments.replace("-o ControlMaster=auto -o ControlPersist=60s ", "")

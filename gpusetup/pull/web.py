@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model import UNDECODED
 from gpusetup.model.pull import Offer, PullReport, SignedOffer
 from gpusetup.pull.fleet_page import metrics, to_html
 from gpusetup.pull.offers import NAME, path_of
@@ -223,7 +224,7 @@ class Collector:
         """Return the offers by class; skip files that are none, since hosts that fetch them report that."""
         found = {}
         for path in sorted((self.folder / "offers").glob("[!.]*.json")):
-            with suppress(OSError, msgspec.DecodeError, UnicodeError):
+            with suppress(OSError, *UNDECODED):
                 signed = msgspec.json.decode(path.read_bytes(), type=SignedOffer)
                 found[path.stem] = msgspec.json.decode(signed.offer.encode(), type=Offer)
         return found

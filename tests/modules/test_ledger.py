@@ -214,7 +214,7 @@ def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(led
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-@pytest.mark.parametrize("text", ['{"schema": "gpusetup/st', "[]", '{"files": []}', "\udcff"])
+@pytest.mark.parametrize("text", ['{"schema": "gpusetup/st', "[]", '{"files": []}', "\udcff", "[" * 99_999], ids=len)
 def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path, text):
     path = tmp_path / "state.json"
     path.write_text(text, errors="surrogateescape")

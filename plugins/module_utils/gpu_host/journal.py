@@ -345,7 +345,7 @@ def _kept(path: str) -> State:
         note = record_form.wrong(kept)
     except OSError as error:
         note = error.strerror or repr(error)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         note = f"it is not valid JSON: {error}"
     if note:
         raise HostFailure(

@@ -45,7 +45,7 @@ def switched_on(text: Optional[str]) -> Optional[str]:
     kept = text if text is not None and text.strip() else "{}"
     try:
         document = json.loads(re.sub(r"^\s*//.*$", "", kept, flags=re.MULTILINE))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or not isinstance(document.get("properties", {}), dict):
         return None

@@ -80,6 +80,6 @@ def _mark(path: str) -> Optional[Dict[str, Any]]:
     try:
         with open(os.path.join(path, MARK), "rb") as handle:
             found = json.loads(handle.read().decode("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -38,7 +38,7 @@ def _toolkit_version(host: LiveHost, path: str) -> Optional[str]:
         return None
     try:
         return str(json.loads(text)["cuda"]["version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

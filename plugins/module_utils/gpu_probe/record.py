@@ -27,7 +27,7 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
         return None
     try:
         state = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         host.note("state", f"{path} is not valid JSON: {error}")
         return None
     if not isinstance(state, dict):
@@ -64,7 +64,7 @@ def applied(path: str = STATE_FILE) -> Dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
             return dict(json.load(stream)["lock"]["wanted"])
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
 
 

@@ -152,7 +152,7 @@ def recoveries(host: LiveHost) -> List[Dict[str, Any]]:
     """Return the recorded recoveries of this host's GPUs, oldest first."""
     try:
         kept = json.loads(host.read(RECOVERIES) or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
 

@@ -229,7 +229,7 @@ def _items(text: str) -> List[Dict[str, Any]]:
     """Return the objects in a JSON text that holds one object or a list of them."""
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     if isinstance(document, dict):
         document = [document.get("Upcoming maintenance", document)]  # Google documents it with and without

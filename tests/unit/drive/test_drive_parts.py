@@ -47,7 +47,7 @@ def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable(tmp_path):
     usual = ansible_environment({"HOME": "/home/somebody"}, **places)
     assert "ControlMaster=auto" in usual["ANSIBLE_SSH_ARGS"]
     assert "ANSIBLE_SSH_CONTROL_PATH_DIR" not in usual
-    home = "/home/" + "x" * 90
+    home = "/home/" + "ü" * 50
     assert (
         ansible_environment({"HOME": home, "XDG_RUNTIME_DIR": "/run/user/7"}, **places)["ANSIBLE_SSH_CONTROL_PATH_DIR"]
         == "/run/user/7"

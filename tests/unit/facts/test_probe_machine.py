@@ -240,7 +240,7 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
     assert system.pythons(probe_host.LiveHost(), [str(tmp_path / "none")]) == list(told.values())
 
 
-@pytest.mark.parametrize("answer", ["{", "[]", "3"])
+@pytest.mark.parametrize("answer", ["{", "[]", "3", "[" * 99_999], ids=len)
 def test_a_record_that_cannot_be_read_is_noted(machine, answer):
     host = machine.put("/var/lib/gpusetup/state.json", answer).host()
     assert (record.read(host), "state" in host.unreadable) == (None, True)
