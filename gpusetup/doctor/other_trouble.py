@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.doctor.patterns import plain
+from gpusetup.doctor.patterns import FAR, plain
 from gpusetup.model.diagnosis import Outside, OutsideFile
 
 TROUBLE = re.compile(
@@ -34,8 +34,6 @@ FRAME = re.compile(
 )
 CODE = re.compile(r"\s{2,}\S")
 _LONGEST = 400
-_FAR = 1200
-"""How many characters of a line to examine."""
 _FEW = 40
 """In a text of at most this many lines, examine every line even if none has a word of trouble."""
 _NEAR = 4
@@ -88,7 +86,7 @@ def _messages(text: str) -> Iterator[str]:
     for line in text.splitlines():
         after_frame, frame = frame, FRAME.match(line) is not None
         if not frame and not (after_frame and CODE.match(line)):
-            yield plain(line[:_FAR]).strip()[:_FAR]
+            yield plain(line[:FAR]).strip()[:FAR]
 
 
 def routine(shown: tuple[Shown, ...]) -> bool:

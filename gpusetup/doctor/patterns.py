@@ -45,7 +45,7 @@ def one_line(lines: str) -> str:
     return " ".join(" ".join(plain(line) for line in text.splitlines()).split())
 
 
-_FAR = 1200
+FAR = 1200
 """The lines around a find are cut to this many characters before and after its own line."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
@@ -67,7 +67,7 @@ class Place:
     def window(self) -> str:
         """The lines as they are, joined by line breaks."""
         before, after = map("\n".join, self._around)
-        return "\n".join((before[-_FAR:], self.own, after[:_FAR]))
+        return "\n".join((before[-FAR:], self.own, after[:FAR]))
 
     @cached_property
     def joined(self) -> str:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple, cast
 
 from gpusetup.doctor.catalogue import catalogue, meaning
-from gpusetup.doctor.patterns import Expression, Place
+from gpusetup.doctor.patterns import FAR, Expression, Place
 
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
@@ -18,7 +18,7 @@ AMD = re.compile(
 )
 """AMD's stack prints the same error texts as CUDA."""
 
-NO_GPU = re.compile(r"\bdevice:CPU:\d|init_cpu_|DefaultCPUAllocator|\bMPS backend|WinError 1455|aging file is too small")
+NO_GPU = re.compile(r"device:CPU:\d|init_cpu_|DefaultCPUAllocator|\bMPS backend|WinError 1455|aging file is too small")
 """Frameworks name what failed: here the processor, Apple's GPU or Windows' paging file."""
 
 TRIED = re.compile(r"\bPlan failed with\b")
@@ -123,8 +123,6 @@ class Literals:
 
 _AROUND = 4
 """How many lines before and after a find may belong to its message."""
-_FAR = 1200
-"""A message extends at most this many characters from the find."""
 _ENDLESS = 64 * 1024 * 1024
 """A line longer than this is scanned in pieces."""
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
@@ -137,6 +135,10 @@ STAMP = re.compile(
     )*""",
     re.VERBOSE,
 )
+_WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
+"""Lines that a terminal may have broken, and the line after them."""
+_FEW = 40
+"""A text of at most this many lines is read once more without such breaks when it shows no cause."""
 _REMEMBERED = 100_000
 """Equal lines between lines of equal shape have the same result; this many results are cached."""
 
@@ -293,10 +295,10 @@ class _Block:
                 continue
             raw = lines[index]
             before, after = (index - _AROUND, index), (index + 1, index + _AROUND + 1)
-            if len(raw) > 2 * _FAR:
+            if len(raw) > 2 * FAR:
                 around = plain.between(*before), plain.between(*after)
                 for column, meant in told.places:
-                    near = raw[max(0, column - _FAR) : column + _FAR].decode("utf-8", "replace")
+                    near = raw[max(0, column - FAR) : column + FAR].decode("utf-8", "replace")
                     finds = tuple(find for find in _prepared().meant[meant] if find in told.finds)
                     _judge(tally, near, Place(near, *around), finds, number + index)
                 continue
@@ -338,7 +340,7 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
     for raw in chunks:
         kept.append(raw)
         size = sum(map(len, kept))
-        if b"\n" not in raw and size < _ENDLESS:
+        if size < _PIECE or (b"\n" not in raw and size < _ENDLESS):
             continue
         block = _Block(b"".join(kept))
         # The last line may be cut, and the lines before it need those that follow.
@@ -349,10 +351,20 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
             kept, context, number = [block.tail(begin)], last - begin, number + begin
         elif size >= _ENDLESS:
             block.look(tally, context, len(block.forms), number)
-            kept, context, number = [block.raw[-2 * _FAR :]], 0, number + len(block.forms) - 1
+            kept, context, number = [block.raw[-2 * FAR :]], 0, number + len(block.forms) - 1
     block = _Block(b"".join(kept))
     block.look(tally, context, len(block.forms), number)
+    if number == 1 and len(block.forms) <= _FEW and all(catalogue()[cause].kind != "root" for cause in tally.times):
+        whole, unbroken = _Tally(), _Block(_WRAPPED.sub(_unbroken, block.raw))
+        unbroken.look(whole, 0, len(unbroken.forms), 1)
+        tally = whole if whole.times else tally
     return tally.matches()
+
+
+def _unbroken(lines: re.Match[bytes]) -> bytes:
+    """Return lines as one, with the line breaks behind it, so that the numbers of later lines stay."""
+    parts = lines[0].split(b"\n")
+    return b" ".join(map(bytes.strip, parts)) + b"\n" * (len(parts) - 1)
 
 
 def scan(text: str) -> list[Match]:

@@ -103,6 +103,8 @@ def test_a_message_broken_over_lines_with_prefixes():
     )
     assert one_line("[  1.0] NVRM: one\n[  1.1] NVRM: two") == "one two"
     assert "gpu-not-supported-by-driver" in causes(text)
+    (found,) = diagnose_text(f"ok\n{'x' * 60} host doesn't support\npassthrough of host PCI devices")
+    assert (found.cause, found.line) == ("passthrough-not-ready", 2)
 
 
 def test_matches_are_counted_and_have_their_first_line():
