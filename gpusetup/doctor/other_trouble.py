@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.doctor.patterns import FAR, plain
+from gpusetup.doctor.patterns import FAR, FEW, plain
 from gpusetup.model.diagnosis import Outside, OutsideFile
 
 TROUBLE = re.compile(
@@ -34,8 +34,6 @@ FRAME = re.compile(
 )
 CODE = re.compile(r"\s{2,}\S")
 _LONGEST = 400
-_FEW = 40
-"""In a text of at most this many lines, examine every line even if none has a word of trouble."""
 _NEAR = 4
 """How many lines before and after a line decide whether it is about the GPU."""
 
@@ -65,7 +63,7 @@ def outside(text: str) -> tuple[Shown, ...]:
     """Return the kinds of other trouble in a text; empty unless every line of trouble is of such a kind."""
     lines = list(_messages(text))
     troubled = [number for number, line in enumerate(lines) if TROUBLE.search(line.encode())]
-    if not troubled and len(lines) > _FEW:
+    if not troubled and len(lines) > FEW:
         return ()
     gpu = cache(names_gpu)
     kind_of = cache(_kind)

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from gpusetup.model.diagnosis import Pattern
 
 PREFIX = re.compile(
-    r"""^\s*(?:
+    r"""^(?:\s*(?:
         \x1b\[[0-9;]*m
       | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?\s   # 2025-07-01T05:06:30.004+00:00
       | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s                   # Dec  2 11:49:53
@@ -19,34 +19,29 @@ PREFIX = re.compile(
       | \[\d{4}-\d\d-\d\dT[\d:.]+Z\]:\s
       | NVRM:\s
       | >\s
-    )""",
+    )){1,8}""",
     re.VERBOSE,
 )
-ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _BLANKS = re.compile(r"[^\S ]|  ")
 
 
 @lru_cache(maxsize=64)  # a line is also in the windows of its neighbours
 def plain(line: str) -> str:
     """Return the line without the log's prefixes."""
-    for _ in range(8):
-        shorter = PREFIX.sub("", line, count=1)
-        if shorter == line:
-            break
-        line = shorter
-    return line
+    return PREFIX.sub("", line, count=1)
 
 
 def one_line(lines: str) -> str:
     """Join several lines into one, without log prefixes."""
-    text = ESCAPES.sub("", lines) if "\x1b" in lines else lines
-    if not _BLANKS.search(text):
-        return plain(text).strip()
-    return " ".join(" ".join(plain(line) for line in text.splitlines()).split())
+    if not _BLANKS.search(lines):
+        return plain(lines).strip()
+    return " ".join(" ".join(plain(line) for line in lines.splitlines()).split())
 
 
 FAR = 1200
 """The lines around a find are cut to this many characters before and after its own line."""
+FEW = 40
+"""A text of at most this many lines is a message as people paste it: it is read more closely."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
 
@@ -104,8 +99,7 @@ class Expression:
 
     def possible(self, text: str) -> bool:
         """Return whether it could match anywhere in a text."""
-        # Colour escapes may split a word.
-        return not self._needs or "\x1b" in text or any(all(word in text for word in words) for words in self._needs)
+        return not self._needs or any(all(word in text for word in words) for words in self._needs)
 
     def fits(self, place: Place) -> dict[str, str] | None:
         """Return the named groups if the expression matches at this place, else None."""

@@ -5,12 +5,12 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from typing import Literal, NamedTuple, cast
 
 from gpusetup.doctor.catalogue import catalogue, meaning
-from gpusetup.doctor.patterns import FAR, Expression, Place
+from gpusetup.doctor.patterns import FAR, FEW, Expression, Place
 
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
@@ -135,10 +135,9 @@ STAMP = re.compile(
     )*""",
     re.VERBOSE,
 )
+_ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 _WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
-_FEW = 40
-"""A text of at most this many lines is read once more without such breaks when it shows no cause."""
 _REMEMBERED = 100_000
 """Equal lines between lines of equal shape have the same result; this many results are cached."""
 
@@ -194,6 +193,10 @@ class _Tally:
                 old.groups[name] = f"{known}, {value}"
         if evidence not in old.evidence and len(old.evidence) < 3:
             self._found[cause] = old._replace(evidence=(*old.evidence, evidence))
+
+    def rootless(self) -> bool:
+        """Return whether no cause itself was recognised, at most symptoms."""
+        return all(catalogue()[cause].kind != "root" for cause in self.times)
 
     def matches(self) -> list[Match]:
         """Return every cause, in the order of the log."""
@@ -270,7 +273,8 @@ class _Block:
     """Whole lines of a log, and the finds in them."""
 
     def __init__(self, raw: bytes) -> None:
-        self.raw = raw.replace("\N{RIGHT SINGLE QUOTATION MARK}".encode(), b"'")  # as forums print it
+        quoted = raw.replace("\N{RIGHT SINGLE QUOTATION MARK}".encode(), b"'")  # as forums print it
+        self.raw = _ESCAPES.sub(b"", quoted) if b"\x1b" in quoted else quoted
         self.forms = self.raw.translate(_SHAPE).split(b"\n")
 
     def tail(self, first: int) -> bytes:
@@ -354,17 +358,18 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
             kept, context, number = [block.raw[-2 * FAR :]], 0, number + len(block.forms) - 1
     block = _Block(b"".join(kept))
     block.look(tally, context, len(block.forms), number)
-    if number == 1 and len(block.forms) <= _FEW and all(catalogue()[cause].kind != "root" for cause in tally.times):
-        whole, unbroken = _Tally(), _Block(_WRAPPED.sub(_unbroken, block.raw))
-        unbroken.look(whole, 0, len(unbroken.forms), 1)
-        tally = whole if whole.times else tally
+    for glue in (b" ", b"") if number == 1 and len(block.forms) <= FEW else ():
+        if tally.rootless():
+            whole, unbroken = _Tally(), _Block(_WRAPPED.sub(partial(_unbroken, glue), block.raw))
+            unbroken.look(whole, 0, len(unbroken.forms), 1)
+            tally = tally if tally.times and whole.rootless() else whole
     return tally.matches()
 
 
-def _unbroken(lines: re.Match[bytes]) -> bytes:
+def _unbroken(glue: bytes, lines: re.Match[bytes]) -> bytes:
     """Return lines as one, with the line breaks behind it, so that the numbers of later lines stay."""
     parts = lines[0].split(b"\n")
-    return b" ".join(map(bytes.strip, parts)) + b"\n" * (len(parts) - 1)
+    return glue.join(map(bytes.strip, parts) if glue else parts) + b"\n" * (len(parts) - 1)
 
 
 def scan(text: str) -> list[Match]:
