@@ -135,8 +135,8 @@ STAMP = re.compile(
     )*""",
     re.VERBOSE,
 )
-_ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-_WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
+ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _REMEMBERED = 100_000
 """Equal lines between lines of equal shape have the same result; this many results are cached."""
@@ -274,7 +274,7 @@ class _Block:
 
     def __init__(self, raw: bytes) -> None:
         quoted = raw.replace("\N{RIGHT SINGLE QUOTATION MARK}".encode(), b"'")  # as forums print it
-        self.raw = _ESCAPES.sub(b"", quoted) if b"\x1b" in quoted else quoted
+        self.raw = ESCAPES.sub(b"", quoted) if b"\x1b" in quoted else quoted
         self.forms = self.raw.translate(_SHAPE).split(b"\n")
 
     def tail(self, first: int) -> bytes:
@@ -360,7 +360,7 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
     block.look(tally, context, len(block.forms), number)
     for glue in (b" ", b"") if number == 1 and len(block.forms) <= FEW else ():
         if tally.rootless():
-            whole, unbroken = _Tally(), _Block(_WRAPPED.sub(partial(_unbroken, glue), block.raw))
+            whole, unbroken = _Tally(), _Block(WRAPPED.sub(partial(_unbroken, glue), block.raw))
             unbroken.look(whole, 0, len(unbroken.forms), 1)
             tally = tally if tally.times and whole.rootless() else whole
     return tally.matches()

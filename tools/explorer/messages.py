@@ -15,10 +15,10 @@ from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
 from gpusetup.doctor.findings import recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
-from gpusetup.doctor.patterns import ESCAPES, PREFIX, Expression
+from gpusetup.doctor.patterns import FEW, PREFIX, Expression
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
 from gpusetup.doctor.references import pages as reference_pages
-from gpusetup.doctor.scan import STAMP
+from gpusetup.doctor.scan import ESCAPES, STAMP
 from gpusetup.doctor.text import needs
 from gpusetup.recovery.table import known as xid
 from tools.explorer.expressions import script
@@ -38,7 +38,8 @@ def messages() -> dict[str, Any]:
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
-        "stamp": script(STAMP), "prefix": script(PREFIX), "escapes": script(ESCAPES),
+        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW,
+        "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
         "address": script(scan.ADDRESS), "ours": script(scan.OURS),
         "module": script(scan.MODULE), "nvidia": script(scan.NVIDIA), "near": sorted(scan.NEAR),

@@ -30,17 +30,10 @@ const Doctor = (data) => {
 
   // -- a line without what a log put before it ----------------------------------------------------------------------
 
-  function plain(line) {
-    for (let turn = 0; turn < 8; turn += 1) {
-      const shorter = line.replace(expression(data.prefix), "");
-      if (shorter === line) break;
-      line = shorter;
-    }
-    return line;
-  }
+  const plain = (line) => line.replace(expression(data.prefix), "");
 
   const lines = (text) => text.split(/\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]/);
-  const oneLine = (text) => lines(text.replace(expression(data.escapes, "gu"), "")).map(plain).join(" ").split(/\s+/).filter(Boolean).join(" ");
+  const oneLine = (text) => lines(text).map(plain).join(" ").split(/\s+/).filter(Boolean).join(" ");
 
   // -- what a family's name or number stands for --------------------------------------------------------------------
 
@@ -114,7 +107,23 @@ const Doctor = (data) => {
   }
 
   function scan(text) {
-    const raw = text.replaceAll("’", "'").split("\n"), found = new Map();
+    const clean = text.replaceAll("’", "'").replace(expression(data.escapes, "gu"), "");
+    const rootless = (matches) => matches.every(({ cause }) => data.causes[cause].weight !== 0);
+    let found = look(clean);
+    // A terminal may have broken lines between words, or anywhere.
+    for (const glue of clean.split("\n").length <= data.few ? [" ", ""] : []) {
+      if (!rootless(found)) break;
+      const whole = look(clean.replace(expression(data.wrapped, "gu"), (broken) => {
+        const parts = broken.split("\n");
+        return (glue ? parts.map((part) => part.trim()) : parts).join(glue) + "\n".repeat(parts.length - 1);
+      }));
+      found = found.length && rootless(whole) ? found : whole;
+    }
+    return found;
+  }
+
+  function look(text) {
+    const raw = text.split("\n"), found = new Map();
     const bare = raw.map((line) => line.replace(expression(data.stamp), ""));
 
     function judge(line, place, patterns, number) {
