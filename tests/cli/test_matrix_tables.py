@@ -8,35 +8,25 @@ import json
 import pytest
 from packaging.version import Version
 
-from gpusetup.cli.main import main
 from gpusetup.matrix.load import Matrix, package_files
+from tests.property.test_command_line import run
 
 SHIPPED = Matrix()
 
 
-@pytest.fixture
-def ask(capsys):
-    def run(*words):
-        code = main(["matrix", *words])
-        told = capsys.readouterr()
-        return code, told.out, told.err
-
-    return run
+def ask(*words):
+    return run(["matrix", *words])
 
 
-@pytest.fixture
-def rows(ask):
-    def found(*words):
-        code, out, _ = ask(*words, "--format", "json")
-        document = json.loads(out)
-        assert (code, document["ok"], document["schema"]) == (0, True, "gpusetup/matrix/1")
-        return list(document["rows"])
-
-    return found
+def rows(*words):
+    code, out, _ = ask(*words, "--format", "json")
+    document = json.loads(out)
+    assert (code, document["ok"], document["schema"]) == (0, True, "gpusetup/matrix/1")
+    return list(document["rows"])
 
 
 @pytest.mark.parametrize("name", ["driver", "cudnn", "nccl", "gpu", "os", "python", "vgpu"])
-def test_each_table_is_about_what_was_asked(rows, ask, name):
+def test_each_table_is_about_what_was_asked(name):
     found = rows(name)
     assert all(row[name] for row in found)
     assert all(row["sources"] or name == "python" for row in found)
@@ -46,7 +36,7 @@ def test_each_table_is_about_what_was_asked(rows, ask, name):
     assert max(len(line) for line in ask(name)[1].splitlines()) <= 80
 
 
-def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows):
+def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one():
     newest = rows("driver")
     assert len({row["branch"] for row in newest}) == len(newest)
     branch = {item.branch: item for item in SHIPPED.driver.branches}[580]
@@ -57,7 +47,7 @@ def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows):
         assert len(found) == sum(item.branch == 580 and item.platform == "linux" for item in SHIPPED.driver.versions)
 
 
-def test_drivers_for_a_gpu(rows):
+def test_drivers_for_a_gpu():
     branches = [int(row["branch"][1:]) for row in rows("driver", "--gpu", "v100")]
     assert max(branches) == 580
     assert all("open" not in row["modules"] for row in rows("driver", "--gpu", "v100"))
@@ -65,7 +55,7 @@ def test_drivers_for_a_gpu(rows):
     assert all(row["modules"] == ["open"] for row in rows("driver", "--gpu", "b200"))
 
 
-def test_libraries_are_filtered_by_the_rules(rows):
+def test_libraries_are_filtered_by_the_rules():
     versions = [row["cudnn"].split(".") for row in rows("cudnn", "--gpu", "v100")]
     assert max(int(minor) for major, minor, *_ in versions if major == "9") == 10
     assert all(row["cuda"].split(".")[0] == "12" for row in rows("nccl", "cuda==12.*"))
@@ -73,13 +63,13 @@ def test_libraries_are_filtered_by_the_rules(rows):
         assert "9.0" in row["archs"] or row["ptx"] or row["kind"] == "package"
 
 
-def test_what_is_not_known_of_a_gpu_has_no_unit(ask):
+def test_what_is_not_known_of_a_gpu_has_no_unit():
     _, text, _ = ask("gpu", "Tesla K10")
     lines = dict(line.split(None, 1) for line in text.splitlines() if line and line[0] != " ")
     assert [lines[name] for name in ("memory", "bandwidth", "power")] == ["?"] * 3
 
 
-def test_a_gpu_with_all_that_is_known(rows, ask):
+def test_a_gpu_with_all_that_is_known():
     (row,) = rows("gpu", "H200 SXM")
     assert (row["architecture"], row["cc"], row["memory_gb"], row["bandwidth_gbs"]) == ("Hopper", "9.0", 141, 4800)
     assert all(source.startswith("https://") for source in row["figures_sources"])
@@ -92,7 +82,7 @@ def test_a_gpu_with_all_that_is_known(rows, ask):
     assert [rows("gpu", name)[0]["cuda_first"] for name in ("Tesla K80", "A40", "B300")] == ["6.0", "11.1", "12.9"]
 
 
-def test_gpus_by_architecture_capability_and_driver(rows):
+def test_gpus_by_architecture_capability_and_driver():
     assert {row["architecture"] for row in rows("gpu", "hopper")} == {"Hopper"}
     assert {row["cc"] for row in rows("gpu", "sm_103")} == {"10.3"}
     names = {row["gpu"] for row in rows("gpu", "blackwell")}
@@ -102,7 +92,7 @@ def test_gpus_by_architecture_capability_and_driver(rows):
     assert all(row["only_cpu"] != "aarch64" for row in rows("gpu", "hopper", "--arch", "amd64"))
 
 
-def test_distributions_pythons_and_vgpu(rows):
+def test_distributions_pythons_and_vgpu():
     ubuntu = {item.id for item in SHIPPED.os.systems if item.family == "ubuntu"}
     assert {row["os"] for row in rows("os", "ubuntu")} == ubuntu
     assert [row["os"] for row in rows("os", "jammy")] == ["ubuntu22.04"]
@@ -119,20 +109,20 @@ def test_distributions_pythons_and_vgpu(rows):
 @pytest.mark.parametrize(
     ("words", "option"), [("os --gpu h100", "--gpu"), ("vgpu --os jammy", "--os"), ("gpu --native", "--native")]
 )
-def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(ask, words, option):
+def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(words, option):
     code, out, err = ask(*words.split())
     assert (code, out) == (3, "")
     assert f"cannot be narrowed by {option} [GS-135]" in err
 
 
-def test_where_the_files_are_is_a_document_too(ask):
+def test_where_the_files_are_is_a_document_too():
     document = json.loads(ask("--data", "--format", "json")[1])
     assert document["ok"] is True
     assert document["files"]["gpus"] == SHIPPED.path("gpus")
     assert ask("--data")[1].splitlines() == list(document["files"].values())
 
 
-def test_no_row_is_exit_4(ask):
+def test_no_row_is_exit_4():
     code, out, _ = ask("driver", "123.*", "--format", "json")
     assert (code, json.loads(out)["ok"]) == (4, False)
     assert json.loads(out)["conflict"]
@@ -140,7 +130,7 @@ def test_no_row_is_exit_4(ask):
     assert ask("gpu", "gb")[0] == 3
 
 
-def test_the_newest_cuda_for_a_driver_is_a_sentence(ask):
+def test_the_newest_cuda_for_a_driver_is_a_sentence():
     code, out, err = ask("--driver", "550.54")
     assert code == 0
     assert "driver 550.54 is taken for 550.54.14" in err
@@ -183,7 +173,7 @@ def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(says
     says(3, "resolve", "torch", "--gpu", "gb")
 
 
-def test_every_component_tells_its_newest_version_and_how_long_ago_its_sources_were_read(rows, ask):
+def test_every_component_tells_its_newest_version_and_how_long_ago_its_sources_were_read():
     found = {row["component"]: row for row in rows("--age")}
     assert set(found) >= {"driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"}
     assert {f"frameworks/{name}" for name in found} >= set(package_files())

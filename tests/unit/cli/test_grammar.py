@@ -11,17 +11,13 @@ from gpusetup.cli import main as front
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import Matrix
+from tests.property.test_command_line import run as answered
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 
 
-def run(capsys, *words):
-    try:
-        code = front.main(list(words))
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    told = capsys.readouterr()
-    return code, told.out, told.err
+def run(*words):
+    return answered(list(words))
 
 
 @pytest.mark.parametrize(
@@ -32,8 +28,8 @@ def run(capsys, *words):
         (["resolve", "torch", "--gpu", "h100", "2.6"], {"torch"}),
     ],
 )
-def test_requirements_stand_before_and_behind_options(capsys, words, named):
-    code, out, err = run(capsys, *words, "--format", "json")
+def test_requirements_stand_before_and_behind_options(words, named):
+    code, out, err = run(*words, "--format", "json")
     assert (code, err) == (0, "")
     stack = json.loads(out)["stack"]
     assert named <= set(stack)
@@ -41,11 +37,11 @@ def test_requirements_stand_before_and_behind_options(capsys, words, named):
         assert stack["torch"]["version"] == "2.6.0"
 
 
-def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart(capsys):
-    code, out, _ = run(capsys, "why", "driver", "--gpu", "h100", "torch==2.6.*")
+def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart():
+    code, out, _ = run("why", "driver", "--gpu", "h100", "torch==2.6.*")
     assert code == 0
     assert out.startswith("driver ")
-    code, out, _ = run(capsys, "why-not", "cuda", "13.1", "--gpu", "v100", "--format", "json")
+    code, out, _ = run("why-not", "cuda", "13.1", "--gpu", "v100", "--format", "json")
     assert (code, json.loads(out)["version"]) == (4, "cuda==13.1.*")
 
 
@@ -62,39 +58,39 @@ def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart
         ("schema", "`gpusetup export schema`"), ("apply hosts.ini stray", "stray"),
     ],
 )  # fmt: skip
-def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(capsys, words, suggestion):
-    code, out, err = run(capsys, *words.split())
+def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(words, suggestion):
+    code, out, err = run(*words.split())
     assert (code, out) == (2, "")
     assert suggestion in err
     assert len(err.splitlines()) <= 2
 
 
-def test_help_and_version_are_words_as_well(capsys):
-    assert run(capsys, "version")[1].startswith("gpusetup ")
-    assert run(capsys, "version", "--verbose") == run(capsys, "--verbose", "--version")
-    assert "ansible-core " in run(capsys, "--version", "--verbose")[1]
-    assert "choose a stack:" in run(capsys, "help")[1]
-    assert "--gpu" in run(capsys, "help", "resolve")[1]
+def test_help_and_version_are_words_as_well():
+    assert run("version")[1].startswith("gpusetup ")
+    assert run("version", "--verbose") == run("--verbose", "--version")
+    assert "ansible-core " in run("--version", "--verbose")[1]
+    assert "choose a stack:" in run("help")[1]
+    assert "--gpu" in run("help", "resolve")[1]
 
 
 @pytest.mark.parametrize(("said", "meant"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")])
-def test_architectures_by_both_their_names(capsys, said, meant):
-    answers = [run(capsys, "resolve", "torch", "--arch", name, "--format", "json")[:2] for name in (said, meant)]
+def test_architectures_by_both_their_names(said, meant):
+    answers = [run("resolve", "torch", "--arch", name, "--format", "json")[:2] for name in (said, meant)]
     assert answers[0] == answers[1]
     assert answers[0][0] == 0
 
 
-def test_quiet_says_nothing_beside_the_answer(capsys):
+def test_quiet_says_nothing_beside_the_answer():
     words = ("matrix", "torch", "--driver", "550.199.99")
-    _, loud, warned = run(capsys, *words)
+    _, loud, warned = run(*words)
     assert "warning" in warned
-    assert run(capsys, *words, "-q") == (0, loud, "")
-    assert "error" in run(capsys, "resolve", "pandas", "--quiet")[2]
-    assert run(capsys, *words)[2] == warned, "quiet is for one run"
+    assert run(*words, "-q") == (0, loud, "")
+    assert "error" in run("resolve", "pandas", "--quiet")[2]
+    assert run(*words)[2] == warned, "quiet is for one run"
 
 
-def test_no_words_at_all_answer_for_this_machine(capsys):
-    code, out, err = run(capsys)
+def test_no_words_at_all_answer_for_this_machine():
+    code, out, err = run()
     assert (code, err) == (0, "")
     assert "this machine:" in out
     assert sum(line.startswith("  gpusetup ") for line in out.splitlines()) == 3
@@ -111,9 +107,9 @@ def test_the_greeting_names_gpus_driver_and_a_stack():
     assert "no stack fits" in start.greeting(odd, shipped)
 
 
-def test_the_help_fits_a_terminal_of_80_columns(capsys, monkeypatch):
+def test_the_help_fits_a_terminal_of_80_columns(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    lines = run(capsys, "--help")[1].splitlines()
+    lines = run("--help")[1].splitlines()
     assert max(map(len, lines)) <= 80
     shown = {line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")}
     assert {name.split()[0] for name in COMMANDS} <= shown
@@ -149,16 +145,16 @@ def test_every_group_names_each_first_word_once():
 
 
 @pytest.mark.parametrize("word", WITHOUT_OWN)
-def test_a_first_word_alone_lists_what_follows_it(word, capsys):
+def test_a_first_word_alone_lists_what_follows_it(word):
     for words in ((word,), (word, "--help"), ("help", word)):
-        code, out, _ = run(capsys, *words)
+        code, out, _ = run(*words)
         assert code == 0
         assert all(f"gpusetup {word} {second} " in out for second in below(word))
-    code, _, err = run(capsys, word, below(word)[0][:-1])
+    code, _, err = run(word, below(word)[0][:-1])
     assert code == 2
     assert f"gpusetup {word} {below(word)[0]}" in err
 
 
-def test_the_short_names_of_why_stay(capsys):
+def test_the_short_names_of_why_stay():
     words = ("cudnn", "--gpu", "h100")
-    assert run(capsys, "why", *words) == run(capsys, "resolve", "why", *words)
+    assert run("why", *words) == run("resolve", "why", *words)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.cli.matrix_eol import ends
 from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, shipped_date
 from gpusetup.model.answers import MatrixRelease
 from gpusetup.model.facts import Facts
+from tests.property.test_command_line import run
 
 TOMORROW = (dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=1)).isoformat()
 NEW = "999.10.01"
@@ -28,15 +28,13 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def asked(capsys, *words):
-    code = main(["matrix", *map(str, words)])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+def asked(*words):
+    return run(["matrix", *map(str, words)])
 
 
-def taken(capsys, path, *words):
+def taken(path, *words):
     """Take a release in by its digest."""
-    return asked(capsys, "import", path, "--sha256", sha256(path), *words)
+    return asked("import", path, "--sha256", sha256(path), *words)
 
 
 def release(path, day=TOMORROW, change=lambda driver: None):
@@ -59,45 +57,45 @@ def sha256(path):
     return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home, capsys):
+def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home):
     path = home / "matrix.json"
-    assert asked(capsys, "export", "--out", path)[0] == 0
+    assert asked("export", "--out", path)[0] == 0
     assert releases.opened(path.read_bytes(), "here").files == releases.release_of(Matrix()).files
-    assert taken(capsys, path)[:2] == (0, f"the matrix of {shipped_date()}, by its digest\n")
+    assert taken(path)[:2] == (0, f"the matrix of {shipped_date()}, by its digest\n")
     assert matrix().digest == Matrix().digest
 
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
-def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
+def test_a_signature_of_a_known_signer_is_what_it_takes(home):
     path = release(home / "matrix.json", change=one_more)
     for name in ("ours", "theirs"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
-    assert "no signer is known" in asked(capsys, "import", path)[2]
+    assert "no signer is known" in asked("import", path)[2]
     signers = home / "config/gpusetup/matrix-signers"
     signers.parent.mkdir(parents=True)
     signers.write_text("site@example.org " + (home / "ours.pub").read_text())
-    assert "cannot read" in asked(capsys, "import", path)[2]
+    assert "cannot read" in asked("import", path)[2]
 
     def signed(key, use="gpusetup-matrix"):
         path.with_name("matrix.json.sig").unlink(missing_ok=True)
         subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", home / key, "-n", use, path], check=True)
 
     signed("theirs")
-    told = asked(capsys, "import", path)[2]
+    told = asked("import", path)[2]
     assert "no trusted signer signed this matrix" in told
     assert f"at: {path}.sig" in told
     signed("ours", use="git")
-    assert "does not belong to this matrix" in asked(capsys, "import", path)[2]
+    assert "does not belong to this matrix" in asked("import", path)[2]
     signed("ours")
-    code, out, err = asked(capsys, "import", path, "--check")
+    code, out, err = asked("import", path, "--check")
     assert (code, out.splitlines()) == (0, [f"the matrix of {TOMORROW}, signed by site@example.org", "driver: 1 added"])
     assert "nothing was changed" in err
     assert matrix().date == shipped_date()
-    assert asked(capsys, "import", path)[0] == 0
+    assert asked("import", path)[0] == 0
     assert matrix().date == TOMORROW
     assert NEW in {item.version for item in matrix().driver.versions}
     path.write_bytes(path.read_bytes().replace(b"595", b"596"))
-    assert "does not belong to this matrix" in asked(capsys, "import", path)[2]
+    assert "does not belong to this matrix" in asked("import", path)[2]
 
 
 @pytest.mark.parametrize(
@@ -113,40 +111,40 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
     ],
     ids=["cut", "another document", "changed", "old", "from the future", "dangling", "a field is missing"],
 )
-def test_what_cannot_be_used_changes_nothing(home, capsys, harm, said):
+def test_what_cannot_be_used_changes_nothing(home, harm, said):
     path = release(home / "matrix.json", change=one_more)
-    assert taken(capsys, path)[0] == 0
+    assert taken(path)[0] == 0
     before = matrix().digest
     harm(path)
-    code, out, err = taken(capsys, path)
+    code, out, err = taken(path)
     assert (code, out) == (3, "")
     assert said in " ".join(err.split())
     assert matrix().digest == before
     assert not list((home / "data/gpusetup/matrix").glob(".new-*"))
 
 
-def test_an_older_release_comes_back_only_when_it_is_asked_for(home, capsys):
+def test_an_older_release_comes_back_only_when_it_is_asked_for(home):
     newer = release(home / "newer.json", change=one_more)
     older = release(home / "older.json", day=shipped_date())
     for path in (newer, older):
-        code, _out, err = taken(capsys, path)
+        code, _out, err = taken(path)
     assert code == 3
     assert "--older takes it" in err
-    assert taken(capsys, older, "--older")[0] == 0
+    assert taken(older, "--older")[0] == 0
     assert matrix().date == shipped_date()
     assert {path.name[:10] for path in releases.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
 
 
-def test_so_many_releases_are_kept_and_the_one_in_force_always(home, capsys, monkeypatch):
+def test_so_many_releases_are_kept_and_the_one_in_force_always(home, monkeypatch):
     monkeypatch.setattr(releases, "KEPT", 2)
     days = [(dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=number)).isoformat() for number in range(3)]
     for day in days:
         content = release(home / f"{day}.json", day)
-        assert taken(capsys, content, "--older")[0] == 0
+        assert taken(content, "--older")[0] == 0
     folder = home / "data/gpusetup/matrix"
     assert [path.name[:10] for path in releases.all_kept(folder)] == days[1:]
     first = home / f"{days[0]}.json"
-    assert taken(capsys, first, "--older")[0] == 0
+    assert taken(first, "--older")[0] == 0
     assert [path.name[:10] for path in releases.all_kept(folder)] == [days[0], *days[1:]]
     assert (folder / "current").resolve().name.startswith(days[0])
 
@@ -157,14 +155,14 @@ def test_two_imports_of_one_release_at_the_same_time_both_succeed(home, monkeypa
     assert releases.put_in_force(made, home) == home / made.name
 
 
-def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):
+def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, monkeypatch):
     path = release(home / "matrix.json")
-    taken(capsys, path)
+    taken(path)
     monkeypatch.setattr("gpusetup.matrix.load.shipped_date", lambda: "2998-01-01")
     assert matrix().overlay is None
 
 
-def test_differences_name_records_and_fields(home, capsys):
+def test_differences_name_records_and_fields(home):
     def changed(driver):
         one_more(driver)
         del driver["versions"][0]
@@ -172,31 +170,31 @@ def test_differences_name_records_and_fields(home, capsys):
         driver["versions"][5]["sources"] = driver["versions"][6]["sources"]  # where it was read is no difference
 
     path = release(home / "matrix.json", change=changed)
-    code, out, _err = asked(capsys, "diff", path, "shipped", "--exit-code")
+    code, out, _err = asked("diff", path, "shipped", "--exit-code")
     assert code == 9
     assert "eol: 2027-09 -> 2027-03" in out
     assert {"gone", "added", "changed"} <= set(out.split())
-    assert asked(capsys, "diff", "shipped", "shipped", "--exit-code")[0] == 0
-    found = json.loads(asked(capsys, "diff", "shipped", path, "--component", "torch", "--format", "json")[1])
+    assert asked("diff", "shipped", "shipped", "--exit-code")[0] == 0
+    found = json.loads(asked("diff", "shipped", path, "--component", "torch", "--format", "json")[1])
     assert found["changes"] == []
-    taken(capsys, path)
-    assert NEW in asked(capsys, "history", "driver")[1]
-    assert "nothing of it changed" in asked(capsys, "history", "torch")[1]
-    assert "no matrix is called 'nothing'" in asked(capsys, "diff", "nothing")[2]
+    taken(path)
+    assert NEW in asked("history", "driver")[1]
+    assert "nothing of it changed" in asked("history", "torch")[1]
+    assert "no matrix is called 'nothing'" in asked("diff", "nothing")[2]
 
 
-def test_an_overlay_is_not_passed_over_in_silence(home, capsys, monkeypatch):
+def test_an_overlay_is_not_passed_over_in_silence(home, monkeypatch):
     path = release(home / "matrix.json")
     monkeypatch.setenv("GPUSETUP_MATRIX", str(home))
-    code, _out, err = taken(capsys, path)
+    code, _out, err = taken(path)
     assert code == 3
     assert "unset GPUSETUP_MATRIX" in err
 
 
-def test_ends_as_csv_are_csv_even_of_no_host(capsys, monkeypatch):
+def test_ends_as_csv_are_csv_even_of_no_host(monkeypatch):
     monkeypatch.setattr("gpusetup.cli.facts.collected", lambda _: Facts(hosts={}))
-    assert asked(capsys, "eol", "--format", "csv")[1] == "driver,branch,until,state,CVEs,ended by,hosts\n"
-    assert asked(capsys, "eol")[1] == "no host has a driver of NVIDIA's\n"
+    assert asked("eol", "--format", "csv")[1] == "driver,branch,until,state,CVEs,ended by,hosts\n"
+    assert asked("eol")[1] == "no host has a driver of NVIDIA's\n"
 
 
 def test_the_end_of_each_driver_that_hosts_run():
