@@ -49,9 +49,7 @@ def argv(tmp_path):
 def ended(child):
     """Run it to its end → its code, what it said."""
     lines = []
-    process = Process(
-        ("ansible",), env={}, deadline=60, on_line=lambda channel, line: lines.append((channel, line)), already=child
-    )
+    process = Process(("ansible",), env={}, deadline=60, on_line=lambda *said: lines.append(said), already=child)
     while not process.turn(0.2):
         pass
     return process.ended().code, lines
@@ -61,8 +59,8 @@ def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def gone(pid, within=10.0):
-    until = time.monotonic() + within
+def gone(pid):
+    until = time.monotonic() + 10.0
     while time.monotonic() < until:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":

@@ -42,9 +42,8 @@ def inventory(tmp_path):
     key = tmp_path / "key"
     key.write_text(SECRET)
     vault = [sys.executable, "-m", "ansible", "vault"]
-    told = subprocess.run(
-        [*vault, "encrypt_string", "--vault-password-file", key, PASSWORD], check=True, capture_output=True, text=True
-    ).stdout
+    argv = [*vault, "encrypt_string", "--vault-password-file", key, PASSWORD]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     vaulted = "\n".join(" " * 16 + line.strip() for line in told.splitlines()[1:])
     (folder / "01-hosts.yml").write_text(HOSTS.format(vaulted=vaulted))
     (folder / "02-more.ini").write_text(
@@ -65,10 +64,8 @@ def inventory(tmp_path):
 def look(source, handed, *others):
     told, descriptors = handed.to_processes(str(source), ())
     environment = dict(os.environ) | {"GPUSETUP_EVENTS": str(source.parent / "run" / "events.jsonl")} | told
-    done = subprocess.run(
-        [sys.executable, "-c", LOOK, str(source), *map(str, others)],
-        env=environment, pass_fds=descriptors, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    argv, how = [sys.executable, "-c", LOOK, str(source), *map(str, others)], {"capture_output": True, "text": True}
+    done = subprocess.run(argv, env=environment, pass_fds=descriptors, check=False, **how)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 

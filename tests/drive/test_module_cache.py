@@ -23,9 +23,8 @@ PACKING = {"ANSIBLE_DEBUG": "1", "ANSIBLE_PYTHON_MODULE_RLIMIT_NOFILE": "99"}  #
 def looked(fleet, home):
     """What Ansible says of its packing while it looks at the hosts."""
     outside = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    environment = ansible_environment(
-        outside, collections=collections_path(), package=ROOT / "gpusetup", events=home / "events.jsonl"
-    )
+    places = {"collections": collections_path(), "package": ROOT / "gpusetup", "events": home / "events.jsonl"}
+    environment = ansible_environment(outside, **places)
     argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(fleet.inventory), "gpusetup.stack.facts"]
     done = subprocess.run(argv, env=environment | PACKING, capture_output=True, text=True, check=True)
     return [line.partition("ANSIBALLZ: ")[2] for line in done.stdout.splitlines() if "ANSIBALLZ: " in line]
@@ -135,9 +134,6 @@ def test_a_large_table_is_parsed_once(tmp_path):
         kept.write_text("{")  # a damaged file
     assert read(table, "a") == first
     (tmp_path / "tables").chmod(0o777)  # others can write there
-    assert [read(table, "a"), read(b"a: b", "a"), module_cache.reading_once(parse, {})(table, "a")] == [
-        first,
-        {"a": "b"},
-        first,
-    ]
+    again = [read(table, "a"), read(b"a: b", "a"), module_cache.reading_once(parse, {})(table, "a")]
+    assert again == [first, {"a": "b"}, first]
     assert len(seen) == 6

@@ -28,17 +28,15 @@ def reboot(tmp_path):
         (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, code=code))
         (tmp_path / "ssh").chmod(0o755)
         task = {"gpusetup.stack.gpu_reboot": arguments, "register": "made"}
-        (tmp_path / "play.json").write_text(
-            json.dumps([{"hosts": "all", "gather_facts": False, "connection": connection, "tasks": [task]}])
-        )
+        play = {"hosts": "all", "gather_facts": False, "connection": connection, "tasks": [task]}
+        (tmp_path / "play.json").write_text(json.dumps([play]))
         outside = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_SSH_EXECUTABLE": str(tmp_path / "ssh")}
-        environment = ansible_environment(
-            outside, collections=collections_path(), package=PACKAGE, events=tmp_path / "events.jsonl"
-        )
-        (tmp_path / "events.jsonl").unlink(missing_ok=True)
+        told = tmp_path / "events.jsonl"
+        environment = ansible_environment(outside, collections=collections_path(), package=PACKAGE, events=told)
+        told.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "ansible", "playbook", "-i", "h,", str(tmp_path / "play.json"), *words]
         subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-        events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+        events = [json.loads(line) for line in told.read_text().splitlines()]
         (found,) = [event for event in events if event["event"] in {"ok", "changed", "failed", "unreachable"}]
         return found, [line for line in (tmp_path / "asked").read_text().splitlines() if line]
 
@@ -48,9 +46,8 @@ def reboot(tmp_path):
 @pytest.mark.parametrize("code", [0, 255])
 def test_it_is_back_when_it_has_another_boot_id(reboot, code):
     """Whatever it answers before: that it is not down yet, that it is down, that nobody may log in yet."""
-    found, asked = reboot(
-        IDS[0], "refused", "booting", "sudo", "no id at all", IDS[1], code=code, text="it's time; now"
-    )
+    meets = (IDS[0], "refused", "booting", "sudo", "no id at all", IDS[1])
+    found, asked = reboot(*meets, code=code, text="it's time; now")
     assert (found["event"], found["data"]["rebooted"]) == ("changed", True)
     first, command, *looks = asked
     assert "boot_id" in first

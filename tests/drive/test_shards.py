@@ -40,8 +40,9 @@ def large(ansible, monkeypatch):
     return go
 
 
-def test_a_small_fleet_has_one_process(large):
-    _done, by_shard, _session = large(10)
+@pytest.mark.parametrize(("total", "at_once"), [(10, False), (35, True)])
+def test_a_small_fleet_and_one_that_is_worked_on_at_the_same_moment_have_one_process(large, total, at_once):
+    _done, by_shard, _session = large(total, at_once=at_once)
     assert set(by_shard.values()) == {0}
 
 
@@ -53,11 +54,6 @@ def test_a_large_fleet_is_shared_out_evenly_and_everybody_is_worked_on_once_in_t
     assert done.finished.ok
     told = [json.loads(line)["event"] for line in session.run.events.read_text().splitlines()]
     assert told.count("ok") == 35
-
-
-def test_those_that_are_worked_on_at_the_same_moment_have_one_process(large):
-    _done, by_shard, _session = large(35, at_once=True)
-    assert set(by_shard.values()) == {0}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
