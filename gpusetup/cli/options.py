@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError, Exit
@@ -64,13 +63,18 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     values = [value for name, value in vars(arguments).items() if name not in written]
     for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
         path = Path(name if isinstance(name, str) else "").absolute()
-        with suppress(OSError, ValueError):  # a message that is too long for a file's name
-            special = not stat.S_ISREG(mode := path.stat().st_mode) and not stat.S_ISDIR(mode)
-            if special and not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
-                raise BadInputError(
-                    "GS-139", f"{name} is not a file: reading it could wait for ever", path=name,
-                    hint=f"name /dev/stdin in its place, and add: < {name}",
-                )  # fmt: skip
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError) as error:  # also a message that is too long for a file's name
+            if getattr(error, "errno", 0) == errno.ELOOP:
+                raise
+            continue
+        special = not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+        if special and not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+            raise BadInputError(
+                "GS-139", f"{name} is not a file: reading it could wait for ever", path=name,
+                hint=f"name /dev/stdin in its place, and add: < {name}",
+            )  # fmt: skip
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
