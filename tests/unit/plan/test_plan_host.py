@@ -272,7 +272,10 @@ def test_a_mirror_has_nvidias_layout_and_its_own_key_and_none_is_trusted_without
 ):
     (source,) = planner.first(RTX, changed(DRIVER, **wish)).ask.gpu_repo_sources
     assert source.uris == (f"{uri}/compute/cuda/repos/ubuntu2404/x86_64",)
-    assert source.key.fingerprints == (fingerprint,)
+    assert (source.key.fingerprints, source.key.url) == (
+        (fingerprint,),
+        f"{source.uris[0]}/{fingerprint[-8:].lower()}.pub",
+    )
 
 
 def test_no_stack_is_a_refusal_of_that_host_alone(planner, host):

@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Wanted
-from gpusetup.components.fabric import IMEX
+from gpusetup.components.fabric import IMEX, _notes
 from gpusetup.components.judge import names
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -70,6 +70,8 @@ def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(plan
         "IMEX domain of 2 machines: 10.0.0.1, 10.0.0.2"
     ]
     assert any("is not known to reach other machines" in text for text in newest.warnings)
+    racks = [changed(gpu, name="GB200") for gpu in machine("ubuntu24.04-rtx4090-open").gpus]
+    assert list(_notes(racks, ImexWish(nodes=NODES))) == [], "whose NVLink does"
 
 
 def test_a_repository_without_that_version_is_refused(planner):

@@ -92,6 +92,8 @@ def test_other_settings_are_typed_and_what_roles_and_verification_read_passes():
     settings = wishes(level(containers="docker podman", **values))
     assert (settings.source, settings.reboot, settings.replace) == ("distro", "never", True)
     assert (settings.containers, settings.driver_options) == (("docker", "podman"), {"NVreg_A": 1})
+    words = {"true": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
+    assert {word: wishes(level(replace=word)).replace for word in words} == words
     assert wishes(level(simulated_root="/x", become=True, verify_level="full", proxy="http://u:p@h")).requirements == ()
 
 
