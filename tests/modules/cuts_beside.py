@@ -154,7 +154,8 @@ class RedHat(Host):
             with open(kept, encoding="utf-8") as stream:
                 line = stream.read().strip()
         text = f"version {words[1]}\noptions {line}\nlinux /x/{words[1]}/linux\ninitrd /x/{words[1]}/initrd\n"
-        write(path.parent, {path.name: text})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
         return 0, "", ""
 
     def _install(self, path: str) -> None:
