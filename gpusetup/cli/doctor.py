@@ -125,7 +125,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
         raise BadInputError(
             "GS-602", "the message is empty", hint="without a message, the doctor examines this machine"
         )
-    if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
+    if len(arguments.inventory) == 1 and (given == "-" or given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
         if arguments.text is None and not is_project(given) and (given.endswith(_LOGS) or _is_log(given)):
             arguments.text = given
             return "", None
@@ -138,10 +138,13 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def _is_log(given: str) -> bool:
-    """Return whether a file without an inventory's ending is a log: `/var/log/syslog`, `dmesg.gz`."""
+    """Return whether standard input, a pipe, or a file without an inventory's ending is a log: `-`, `dmesg.gz`."""
     from gpusetup.doctor.logs import is_log
 
-    return not given.endswith(_INVENTORIES) and Path(given).is_file() and is_log(Path(given))
+    path = Path(given)
+    if given == "-" or path.is_fifo():
+        return True
+    return not given.endswith(_INVENTORIES) and path.is_file() and is_log(path)
 
 
 def _explain(arguments: argparse.Namespace) -> Exit:

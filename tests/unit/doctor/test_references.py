@@ -69,7 +69,7 @@ def test_the_catalogue_is_in_order_and_says_what_to_do_in_whole_words():
         (("GS324",), ""),
         (("--explain", "GS-324"), ""),
         (("--explain", "gs 324"), ""),
-        (("--text", "-"), "GS-324\n"),
+        (("-",), "GS-324\n"),
         (("error: a driver from an installer is on node7 [GS-324]",), ""),
         (("--text", "-"), "begin\nerror: a driver from an installer is on node7 [GS-324]\nend\n"),
     ],
@@ -89,7 +89,7 @@ def test_a_message_beside_a_reference_comes_first():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"), [(("Xid 79",), ""), (("--explain", "Xid 79"), ""), (("--text", "-"), "Xid 79\n")]
+    ("arguments", "given"), [(("Xid 79",), ""), (("--explain", "Xid 79"), ""), (("-",), "Xid 79\n")]
 )
 def test_an_xid_is_known_however_it_is_given(arguments, given):
     assert "fell off the PCI bus" in doctor(*arguments, given=given).stdout

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import subprocess
-import threading
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,12 @@ def handed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nodes")
     lock = folder / "gpu.lock.json"
     assert main(["lock", "driver==580.*", "--gpu", "h100", "--os", "ubuntu24.04", "--out", str(lock)]) == 0
-    pipe = folder / "pipe"  # read once, as a shell's <(…) has to be
-    os.mkfifo(pipe)
-    threading.Thread(target=lambda: pipe.write_bytes(lock.read_bytes())).start()
-    assert main(["export", "handover", "kubernetes", "--lock", str(pipe), "--out", str(folder / "out")]) == 0
+    reader, writer = os.pipe()  # as a shell's <(…): it can be read once
+    os.write(writer, lock.read_bytes())
+    os.close(writer)
+    command = ["export", "handover", "kubernetes", "--lock", f"/dev/fd/{reader}", "--out", str(folder / "out")]
+    assert main(command) == 0
+    os.close(reader)
     return folder / "out"
 
 
