@@ -129,8 +129,11 @@ class Parser(argparse.ArgumentParser):
     """The options that only `--help-all` shows."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse arguments; requirements may also follow an option."""
+        """Parse arguments; requirements, and an optional argument such as INVENTORY, may also follow an option."""
         found, left = self.parse_known_args(args, namespace)
+        free = [one.dest for one in self._actions if one.nargs == "?" and not one.option_strings]
+        if len(left) == 1 and free and getattr(found, free[0]) is None and not left[0].startswith("-"):
+            setattr(found, free[0], left.pop())
         if left and hasattr(found, "requirements") and not any(word.startswith("-") for word in left):
             found.requirements = [*found.requirements, *left]
         elif left:

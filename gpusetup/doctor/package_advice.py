@@ -82,9 +82,7 @@ def _span(releases: list[PackageRelease]) -> str:
 
 
 def _install(file: PackageFile, release: PackageRelease) -> str:
-    extras = tuple(
-        extra for extra in release.extras if not major_of_extra(extra)
-    )  # those for one CUDA: the user's choice
+    extras = [extra for extra in release.extras if not major_of_extra(extra)]  # the user chooses the CUDA major
     wanted = f"{file.name}[{','.join(extras)}]" if extras else file.name
     return f"python3 -m pip install {quote(f'{wanted}=={release.version}')}"
 
