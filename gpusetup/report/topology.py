@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from markupsafe import Markup
 from msgspec import Struct
 
 from gpusetup.drive.causes import counted
@@ -285,6 +284,8 @@ def picture(found: Topology | None) -> str:
         return ""
     caption = element("figcaption", escape("; ".join(sentences(found))))
     drawn = element("figure", caption + topology_svg(found), class_="topology", tabindex="0")
+    from markupsafe import Markup
+
     return Markup(drawn)  # noqa: S704 - every text in it went through html.escape
 
 

@@ -72,6 +72,12 @@ def test_a_lookup_imports_nothing_of_hosts(argv):
     assert not {module for module in loaded_by(*argv) if module.startswith(HOSTS_ONLY)}
 
 
+def test_what_a_host_of_the_lab_lacks_is_not_needed_for_a_text():
+    code = "import sys, gpusetup.report.formats, gpusetup.cli.verify; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {name.split(".")[0] for name in loaded} & {"markupsafe", "jinja2", "rich", "requests", "ansible"}
+
+
 def test_help_and_version_import_no_matrix():
     for argv in (("--help",), ("--version",)):
         code = "import sys; sys.argv = ['gpusetup', *sys.argv[1:]]\ntry:\n from gpusetup.cli.main import main; main(sys.argv[1:])\nexcept SystemExit: pass\nprint(sorted(m for m in sys.modules if m in ('msgspec', 'packaging', 'gpusetup.matrix.load')), file=sys.stderr)"  # fmt: skip

@@ -76,7 +76,7 @@ class Machine:
 
 
 def drifted(mend: str, **more: str) -> dict[str, object]:
-    difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", **more}
+    difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", "mend": "apply", **more}
     return {"hosts": {"localhost": {"state": "drifted", "differences": [difference], "mend": mend}}}
 
 

@@ -148,7 +148,7 @@ def test_shapes_carry_the_same_files(manifest, tmp_path):
         ((*WISH, "--lock-url", "https://x.example/l"), "GS-706"), (("--lock-url", "https://x.example/l"), "GS-707"),
         (("--lock-url", "https://x.example/l", "--lock-digest", "abc"), "GS-708"),
         ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"), ((*WISH, "--set", "ansible_user=root"), "GS-724"),
-        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"), ((*WISH, "--token-file", "/dev/null"), "GS-705"),
+        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"), ((*WISH, "--token-file", "/etc/hostname"), "GS-705"), ((*WISH, "--token-file", "/dev/null"), "GS-139"),
         ((*WISH, "--join", "/etc/hostname"), "GS-725"), ((*WISH, "--ca", "/nowhere"), "GS-726"),
         ((*WISH, "--reboots", "-1"), "GS-704"), ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
     ],
