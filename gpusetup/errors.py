@@ -41,7 +41,7 @@ _GRAVITY = (
 )
 
 
-def gravest(codes: list[Exit]) -> "Exit":
+def gravest(codes: list[Exit]) -> Exit:
     """Return the gravest of several hosts' exit codes."""
     return min(codes, key=_GRAVITY.index, default=Exit.DONE)
 

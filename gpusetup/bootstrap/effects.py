@@ -186,7 +186,6 @@ class Effects:
         return _outcome(problem or wait_for_packages(self.config.wait_deadline))
 
     def _fetch(self, _: Status) -> Outcome:
-
         return _outcome(fetch_lock(self.config, LOCK_FILE))
 
     def _apply(self, _: Status) -> Outcome:

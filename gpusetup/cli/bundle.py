@@ -186,14 +186,12 @@ def _needed(supply: Supply) -> SystemWanted:
 
 
 def _in_short(wanted: SystemWanted) -> str:
-
     stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
     parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), output.size_text(wanted.bytes)
     return f"{wanted.system}: {stacks}{', '.join(parts)}"
 
 
 def _in_full(wanted: SystemWanted) -> str:
-
     return "\n".join(
         [_in_short(wanted), *(f"  {output.size_text(file.size):>10}  {file.name}" for file in wanted.files)]
     )

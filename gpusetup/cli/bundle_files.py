@@ -226,7 +226,6 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
 
 
 def _text(made: Mirror) -> str:
-
     lines = [
         f"{each.place}: {counted(each.packages, 'package')}, {output.size_text(each.bytes)}"
         + ("" if each.new is None else f"; {each.new} new, {each.gone} gone")

@@ -127,6 +127,10 @@ def _explained(command: Callable[[], Exit], form: str = "text") -> Exit:
         if (told := _file_trouble(error)) is None:
             raise
         return _print_failure(told, form)
+    except ValueError as error:  # Python reads no number of thousands of digits: it would take too long
+        if "integer string conversion" not in str(error):
+            raise
+        return _print_failure(BadInputError("GS-140", "a number has thousands of digits"), form)
 
 
 def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
@@ -221,8 +225,6 @@ def _one_name(argv: list[str]) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     streams.prepare()
-    if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(0)  # a number of 5,000 digits is refused like any other wrong one
     argv = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         _complete()

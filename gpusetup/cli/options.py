@@ -60,7 +60,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             )  # fmt: skip
     written = {"out", "csv", "html", "observations", "lease_out", "bundle"}
     written |= {"lock"} if arguments.command == "resolve" else set()
-    values = [value for name, value in vars(arguments).items() if name not in written]
+    given = dict(vars(arguments), ansible_arguments=None)
+    if len(given.get("inventory") or ()) > 1 and isinstance(given["inventory"], list):
+        given["inventory"] = None  # the words of a message, which may name a device
+    values = [value for name, value in given.items() if name not in written]
     for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
         path = Path(name if isinstance(name, str) else "").absolute()
         try:

@@ -26,7 +26,8 @@ class Reading:
         """Raise the explained failure in place of the error."""
         reference, text = self.unread
         if reference and isinstance(error, OSError):
-            raise BadInputError(reference, f"{text}: {error.strerror}", path=str(self.path)) from error
+            hint = "use sudo, or a user who may read it" if isinstance(error, PermissionError) else ""
+            raise BadInputError(reference, f"{text}: {error.strerror}", path=str(self.path), hint=hint) from error
         if isinstance(error, UNDECODED):
             reference, text = self.unusable
             why, where = wrong_field(error)
