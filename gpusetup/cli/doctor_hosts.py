@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -197,10 +198,8 @@ def watched(*, as_json: bool) -> Exit:
         yield first
         yield from messages
 
-    try:
+    with suppress(KeyboardInterrupt):
         watch(all_messages(), health, say)
-    except KeyboardInterrupt:
-        return Exit.DONE
     return Exit.DONE
 
 

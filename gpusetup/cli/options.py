@@ -58,12 +58,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
                 "GS-103", f"cannot write {arguments.out}: {os.strerror(wrong or errno.EACCES)}", path=arguments.out,
                 hint="give another file with --out",
             )  # fmt: skip
-    written = {"out", "csv", "html", "observations", "lease_out", "bundle"}
-    written |= {"lock"} if arguments.command == "resolve" else set()
-    given = dict(vars(arguments), ansible_arguments=None)
-    if len(given.get("inventory") or ()) > 1 and isinstance(given["inventory"], list):
-        given["inventory"] = None  # the words of a message, which may name a device
-    values = [value for name, value in given.items() if name not in written]
+    unread = {"out", "csv", "html", "observations", "lease_out", "bundle", "ansible_arguments"}
+    unread |= {"lock"} if arguments.command == "resolve" else set()
+    if arguments.command == "doctor" and len(arguments.inventory) > 1:
+        unread.add("inventory")  # the words of a message, which may name a device
+    values = [value for name, value in vars(arguments).items() if name not in unread]
     for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
         path = Path(name if isinstance(name, str) else "").absolute()
         try:

@@ -97,9 +97,9 @@ class Rules(Offered):
             row = next((row for row in self.matrix.cuda.toolchains if row.minor == one.minor), None)
             if row is None or cc < num(row.cc_min):
                 return False
-            if row.targets:
-                return self.cubin(row.targets, gpu.cc)
-            return row.cc_max is None or cc[0] <= num(row.cc_max)[0]
+            later = [one for one in self.matrix.cuda.toolchains if one.cc_max and num(one.minor) >= num(row.minor)]
+            last = num(min(later, key=lambda one: num(one.minor)).cc_max) if later else cc
+            return gpu.cc in row.targets if row.targets else cc <= last
         if name == "cudnn":
             low, high = one.row.cc_min, one.row.cc_max
             return not (low and cc < num(low)) and (not high or cc <= num(high) or cc[0] == num(high)[0])

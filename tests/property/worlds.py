@@ -85,7 +85,7 @@ def matrices(draw: Any) -> SmallMatrix:
     return SmallMatrix(
         driver=change(shipped.driver, branches=tuple(branches), versions=tuple(versions)),
         cuda=change(shipped.cuda, releases=tuple(releases)), cudnn=change(shipped.cudnn, **cudnn),
-        nccl=change(shipped.nccl, releases=few(shipped.nccl.releases, 1, 2)),
+        nccl=change(shipped.nccl, releases=few([item for item in shipped.nccl.releases if item.builds], 1, 2)),
         torch=change(shipped.torch, builds=tuple(builds)),
         cupy=change(shipped.cupy, releases=few(shipped.cupy.releases, 1, 3)), gpus=shipped.gpus, os=shipped.os,
         forward_compat=shipped.forward_compat, vgpu=shipped.vgpu, **frameworks,
