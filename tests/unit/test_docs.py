@@ -121,9 +121,8 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
         (("doctor", "--explain", "out-of-memory"), "`out-of-memory` ·"),
     ],
 )
-def test_the_program_prints_its_pages(words, said, capsys):
-    assert main(list(words)) == 0
-    assert said in capsys.readouterr().out
+def test_the_program_prints_its_pages(words, said, says):
+    assert said in says(0, *list(words))
 
 
 @pytest.mark.parametrize(

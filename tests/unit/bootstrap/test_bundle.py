@@ -12,6 +12,7 @@ from gpusetup.bootstrap import bundle, wheels
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, HostFailedError
 from gpusetup.model.bundle import BundledFile, Manifest
+from tests.refusals import refused
 from tests.replay import metadata, packed
 
 
@@ -36,16 +37,14 @@ def made(tmp_path):
 def test_what_differs_is_named(made, name, content, reference):
     assert bundle.check_bundle(made).gpusetup == "1"
     (made / name).unlink() if content is None else (made / name).write_text(content)
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, reference):
         bundle.check_bundle(made)
-    assert caught.value.reference == reference
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "precious").write_text("x")
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, "GS-713"):
         bundle.make_controller_bundle(tmp_path, pythons=("3.11",), archs=("x86_64",))
-    assert caught.value.reference == "GS-713"
     assert (tmp_path / "precious").read_text() == "x"
     for place, why in ((tmp_path / "precious", "is not a folder"), (Path("/proc/none"), "cannot make /proc/none")):
         with pytest.raises(BadInputError, match=why):
@@ -122,8 +121,7 @@ OSError: [Errno 28] No space left on device: '/tmp/pip-unpack-wg/ansible_core-2.
 """
     done = Finished(argv=("pip",), code=2, out="", err=said, seconds=1.0)
     monkeypatch.setattr(wheels, "pip", lambda *_words, **_named: done)
-    with pytest.raises(HostFailedError, match="no space left") as told:
+    with refused(HostFailedError, "GS-765", match="no space left") as told:
         wheels.download_pip(tmp_path)
-    assert told.value.reference == "GS-765"
     assert told.value.context.endswith("'/srv/a.whl'")
     assert "Traceback" not in str(told.value.context)

@@ -21,6 +21,7 @@ from gpusetup.errors import GpuSetupError, NoStackError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes, PipRequirements
 from gpusetup.resolve.variants import machine_of
+from tests.refusals import refused
 from tests.replay import Replay, metadata, packed, serving
 
 if sys.version_info >= (3, 11):
@@ -94,17 +95,15 @@ def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glib
 )
 def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, error, reference):
     stand_in(monkeypatch, tmp_path, f"echo '{said}' >&2; exit 1")
-    with pytest.raises(error) as caught:
+    with refused(error, reference) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
-    assert caught.value.reference == reference
     assert said in caught.value.context
 
 
 def test_what_has_no_digest_is_refused(monkeypatch, tmp_path):
     stand_in(monkeypatch, tmp_path, 'sed \'s/{ sha256 = "bb" }/{}/\' pylock > "$lock"')
-    with pytest.raises(GpuSetupError) as caught:
+    with refused(GpuSetupError, "GS-772"):
         hashes_of(pins("frame==1.0"), TARGET)
-    assert caught.value.reference == "GS-772"
 
 
 def answer(*_: Any) -> tuple[PipHashes, Full]:
@@ -149,9 +148,8 @@ def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(GpuSetupError) as caught:
+    with refused(GpuSetupError, message="No space left"):
         output.write_answer("an answer", str(kept))
-    assert "No space left" in caught.value.message
     assert kept.read_text() == "before"
     assert list(tmp_path.iterdir()) == [kept]
 
@@ -212,9 +210,8 @@ def test_the_whole_set_for_another_machine_with_every_digest(site):
 )
 def test_a_platform_without_wheels_is_a_no(site, tag):
     serve(site, "frame", "1.0", tag=tag)
-    with pytest.raises(NoStackError) as caught:
+    with refused(NoStackError, message="Python 3.11 on x86_64 with glibc 2.35") as caught:
         hashes_of(pins("frame==1.0"), TARGET)
-    assert "Python 3.11 on x86_64 with glibc 2.35" in caught.value.message
     assert "frame" in caught.value.context
 
 
@@ -223,9 +220,8 @@ def test_an_index_that_goes_away_in_the_middle_is_no_answer(site):
     serve(site, "frame", "1.0", "Requires-Dist: part>=1")
     serve(site, "part", "1.5")
     site.status["/simple/part/"] = [503] * 99
-    with pytest.raises(UnreachableError) as caught:
+    with refused(UnreachableError, "GS-770") as caught:
         hashes_of(pins("frame==1.0"), TARGET)
-    assert caught.value.reference == "GS-770"
     assert re.search(r"/simple/part/.*503|503.*/simple/part/", caught.value.context, re.DOTALL)
 
 

@@ -19,6 +19,7 @@ from gpusetup.bootstrap.run import save
 from gpusetup.bootstrap.userdata import read_config
 from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem, Recheck
+from tests.refusals import refused
 
 NOW = Moment("2026-01-01T00:00:00Z", "b")
 RUNNING = advance(begin(None, NOW), Outcome("ok"), Limits(), NOW)
@@ -127,6 +128,5 @@ def test_why_a_bootstrap_cannot_be_gone_on_with(trouble, says, tmp_path, monkeyp
         raise trouble
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(BadInputError, match=says) as caught:
+    with refused(BadInputError, "GS-742", match=says):
         read_config(tmp_path / "bootstrap.json")
-    assert caught.value.reference == "GS-742"

@@ -12,9 +12,8 @@ from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 
 
-def document(capsys, *argv):
-    assert main(["--version", *argv]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
+def document(says, *argv):
+    found: dict[str, object] = json.loads(says(0, "--version", *argv))
     jsonschema.validate(found, schema_of("version"))
     return found
 

@@ -116,7 +116,9 @@ def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place, harm, t
     assert "root" in refused.value.hint
 
 
-def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(place, tmp_path, monkeypatch, capsys):
+def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
+    place, tmp_path, monkeypatch, capsys, says
+):
     monkeypatch.setattr(policy, "PLACE", place)
     monkeypatch.setattr(policy, "_person", lambda: ("eve", {"eve", "*"}))
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
@@ -126,8 +128,7 @@ def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
         error = json.loads(capsys.readouterr().out)["error"]
         assert error["reference"] == "GS-944"
         assert not (tmp_path / "state/runs").exists(), "no run was begun"
-    assert main(["fleet", "audit", "--format", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)["lines"]
+    told = json.loads(says(0, "fleet", "audit", "--format", "json"))["lines"]
     assert [line["event"] for line in told] == ["refused"] * 3
 
 

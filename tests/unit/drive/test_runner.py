@@ -13,6 +13,7 @@ import pytest
 
 from gpusetup.drive.runner import Finished, descendants, end_all, run, stream, stream_all
 from gpusetup.errors import BadInputError
+from tests.refusals import refused
 
 ENV = {"PATH": os.environ["PATH"]}
 DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
@@ -48,9 +49,8 @@ def test_arguments_never_meet_a_shell(tmp_path):
 
 
 def test_a_missing_program_is_explained():
-    with pytest.raises(BadInputError, match="cannot start /no/such/program") as caught:
+    with refused(BadInputError, "GS-401", match="cannot start /no/such/program"):
         run(["/no/such/program"], env=ENV, deadline=1)
-    assert caught.value.reference == "GS-401"
 
 
 @pytest.mark.parametrize(

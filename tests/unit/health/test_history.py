@@ -142,18 +142,15 @@ def here(tmp_path, monkeypatch):
     return state
 
 
-def test_every_verification_is_in_the_history(here, capsys):
-    assert main(["fleet", "history"]) == 3
-    assert "there is no history of this machine" in capsys.readouterr().err
+def test_every_verification_is_in_the_history(here, capsys, says):
+    assert "there is no history of this machine" in says(3, "fleet", "history")
     assert main(["verify", "--level", "quick"]) == 0
     set_smi(here["document"], 0, "gpu_recovery_action", "Reset")
     assert main(["verify", "--level", "quick"]) == 8
     capsys.readouterr()
-    assert main(["fleet", "history"]) == 0
-    out = capsys.readouterr().out
-    assert ("localhost: 2 verifications" in out, "fail  gpu.recovery: " in out) == (True, True)
-    assert main(["fleet", "history", "--runs", "1", "--format", "json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    out = says(0, "fleet", "history")
+    assert ("localhost: 2 verifications" in out, "fail gpu.recovery: " in out) == (True, True)
+    answer = json.loads(says(0, "fleet", "history", "--runs", "1", "--format", "json"))
     assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
 
 
@@ -202,9 +199,8 @@ def test_a_history_that_cannot_be_written_is_a_warning(here, tmp_path, capsys):
     assert "not in the history" in capsys.readouterr().err
 
 
-def test_a_host_of_that_name_is_not_known(here, tmp_path, capsys):
+def test_a_host_of_that_name_is_not_known(here, tmp_path, says):
     keep(history.file_of("gpu07", os.environ, here=False), report_of(0, copy(1.0)))
-    assert main(["fleet", "history", "gpu08"]) == 3
-    assert "did you mean gpu07?" in capsys.readouterr().err
+    assert "did you mean gpu07?" in says(3, "fleet", "history", "gpu08")
     assert history.file_of("../../etc/x", os.environ, here=False).parent == tmp_path / "state/verifications"
     assert main(["fleet", "history", "gpu07", "--runs", "0"]) == 3

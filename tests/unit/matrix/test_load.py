@@ -10,6 +10,7 @@ import pytest
 from gpusetup.errors import BadInputError
 from gpusetup.matrix import load
 from gpusetup.matrix.load import NAMES, Matrix, canonical, load_file, matrix, struct_of
+from tests.refusals import refused
 
 DATA = Path(load.__file__).parent / "data"
 
@@ -21,10 +22,9 @@ def _copy(tmp_path: Path, name: str) -> tuple[Path, dict]:
 
 
 def _refused(name: str, path: Path) -> BadInputError:
-    with pytest.raises(BadInputError) as raised:
+    with refused(BadInputError, path=str(path)) as raised:
         load_file(name, path)
     assert raised.value.exit == 3
-    assert str(path) in str(raised.value.path)
     return raised.value
 
 
@@ -86,16 +86,14 @@ def test_what_is_no_document(tmp_path, content):
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(BadInputError) as raised:
+    with refused(BadInputError, "GS-203"):
         load_file("nccl", tmp_path / "nccl.json")
-    assert raised.value.reference == "GS-203"
 
 
 def test_a_folder_in_place_of_a_file(tmp_path):
     (tmp_path / "nccl.json").mkdir()
-    with pytest.raises(BadInputError) as raised:
+    with refused(BadInputError, "GS-203"):
         load_file("nccl", tmp_path / "nccl.json")
-    assert raised.value.reference == "GS-203"
 
 
 def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path):
@@ -117,9 +115,8 @@ def test_the_environment_names_the_overlay(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", ["gone", "."])
 def test_an_overlay_that_is_no_folder_or_an_empty_one(place, tmp_path):
-    with pytest.raises(BadInputError) as raised:
+    with refused(BadInputError, "GS-204"):
         Matrix(tmp_path / place)
-    assert raised.value.reference == "GS-204"
 
 
 def test_the_digest_is_that_of_the_data(tmp_path):
@@ -159,9 +156,8 @@ def test_a_dangling_reference_in_an_overlay_names_its_path(tmp_path, name, chang
     path, document = _copy(tmp_path, name)
     change(document)
     path.write_text(json.dumps(document))
-    with pytest.raises(BadInputError) as raised:
+    with refused(BadInputError, "GS-206") as raised:
         getattr(Matrix(tmp_path), name)
-    assert raised.value.reference == "GS-206"
     assert raised.value.path == f"{path}:{where}"
 
 

@@ -37,7 +37,7 @@ def test_other_machines_are_told_to_apply_and_a_container_without_a_driver_is_se
     assert (alone is not None and "host that starts the container" in alone.hint) is (name == CONTAINER)
 
 
-def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys):
+def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, says):
     facts = str(tmp_path / "facts.json")
     assert main(["facts", "--root", str(HOSTS / WSL / "root"), "--format", "json", "--out", facts]) == 0
     asked = ["resolve", "torch", "--from", facts]
@@ -46,17 +46,14 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys):
     assert "this is WSL, which uses the driver of Windows" in text
     assert "hint: install or update NVIDIA's driver on Windows" in text
     asked += ["--driver", "580.178.04"]
-    assert main([*asked, "--format", "json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["classes"].values()
+    (told,) = json.loads(says(0, *asked, "--format", "json"))["classes"].values()
     assert told["stack"]["driver"]["version"] == "580.178.04"
     assert any("that of Windows" in warning for warning in told["warnings"])
-    assert main(asked) == 0
-    assert "gpusetup apply" not in capsys.readouterr().out
+    assert "gpusetup apply" not in says(0, *asked)
 
 
 @pytest.mark.parametrize("gpu", ["Jetson AGX Orin", "Jetson T5000", "Jetson T4000"])
-def test_a_jetson_is_sent_to_jetpack(gpu, capsys):
-    assert main(["resolve", "torch", "--gpu", gpu]) == 4
-    said = capsys.readouterr().err
+def test_a_jetson_is_sent_to_jetpack(gpu, says):
+    said = says(4, "resolve", "torch", "--gpu", gpu)
     assert "its driver and CUDA come with JetPack" in said
     assert "sudo apt-get install nvidia-jetpack" in said

@@ -189,9 +189,8 @@ def test_every_build_that_can_be_chosen_has_lines(build):
     assert words_of(line, ".venv/bin/python", "-m", "pip", "install")[: len(where)] == where
 
 
-def test_json_has_every_way(capsys):
-    assert main(["resolve", "torch==2.15.0+cu130", "--format", "json"]) == 0
-    install = json.loads(capsys.readouterr().out)["install"]
+def test_json_has_every_way(says):
+    install = json.loads(says(0, "resolve", "torch==2.15.0+cu130", "--format", "json"))["install"]
     assert set(install) == {*WAYS, "companions", "notes"}
     assert all(isinstance(install[way], list) and install[way] for way in WAYS)
     assert install["companions"]["torchvision"] == "0.29.2"

@@ -30,9 +30,8 @@ def test_versions_as_people_write_them(value, text):
 
 
 def test_a_number_that_lost_its_zero_is_refused():
-    with pytest.raises(BadInputError, match=r"may have been 2\.10") as caught:
+    with refused(BadInputError, match=r"may have been 2\.10", path="gpusetup_torch"):
         level(torch=2.1)
-    assert "gpusetup_torch" in caught.value.path
 
 
 @pytest.mark.parametrize(
@@ -71,9 +70,8 @@ def test_unknown_settings_are_suggested():
      ("extra_sources", [{"name": "a b", "urls": [], "fingerprints": [], "key": "/k"}])],
 )  # fmt: skip
 def test_wrong_values_name_the_setting(name, value):
-    with pytest.raises(BadInputError) as caught:
+    with refused(BadInputError, path=PREFIX + name) as caught:
         level(**{name: value})
-    assert PREFIX + name in caught.value.path
     assert caught.value.hint
 
 

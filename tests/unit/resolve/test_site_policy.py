@@ -120,12 +120,11 @@ def test_a_toolkit_that_would_stay_is_refused_too(site, capsys, command):
      ('[policy]\nforbid_end_of_life = ["nccl"]', 2, "Invalid enum value 'nccl'"),
      ("policy.forbid_cvss_from = 11", 1, "Expected `float` <= 10.0"), ("\npolicy = 3", 2, "Expected `object`, got `int`")],
 )  # fmt: skip
-def test_a_wrong_table_is_bad_input_with_its_line(site, capsys, table, line, said):
+def test_a_wrong_table_is_bad_input_with_its_line(site, says, table, line, said):
     inventory = site(table)
     Path("pyproject.toml").write_text(table.replace("policy", "tool.gpusetup.policy", 1), encoding="utf-8")
     for words in (["resolve"], ["plan", inventory], ["drift", inventory], ["resolve", "--from", "pyproject.toml"]):
-        assert main(words) == 3
-        text = capsys.readouterr().err
+        text = says(3, *words)
         place = f"{'pyproject' if '--from' in words else 'gpusetup'}.toml:{line}: "
         for part in (place, said, "it takes: newest_driver_branch = 580"):
             assert part in text

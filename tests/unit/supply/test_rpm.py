@@ -22,6 +22,7 @@ from gpusetup.supply.root import Extras
 from gpusetup.supply.rpm_root import RpmRoot, archives_of
 from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import add_system
+from tests.refusals import refused
 from tests.stored import stored
 from tests.unit.supply.conftest import nothing
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
@@ -257,9 +258,8 @@ def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
 def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path, monkeypatch):
     monkeypatch.setattr(rpm_root.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(rpm_root.os, "geteuid", lambda: 1000)
-    with pytest.raises(PreflightError) as told:
+    with refused(PreflightError, hint="sudo"):
         RpmRoot(tmp_path, "rocky9", "x86_64")
-    assert "sudo" in told.value.hint
     RpmRoot(tmp_path / "mirror", "rocky9", "x86_64", alone=True)
 
 
@@ -287,9 +287,8 @@ def test_a_known_distribution_has_its_archives_and_their_key(system):
 
 @pytest.mark.parametrize("system", ["rhel9", "amzn2023", "opensuse-leap15", "rocky7"])
 def test_of_another_the_archives_are_named_by_hand(system):
-    with pytest.raises(BadInputError, match="no archive that is known") as told:
+    with refused(BadInputError, match="no archive that is known", hint="--archive FILE.repo"):
         archives_of(system, "x86_64")
-    assert "--archive FILE.repo" in told.value.hint
 
 
 @pytest.mark.parametrize(
@@ -297,9 +296,8 @@ def test_of_another_the_archives_are_named_by_hand(system):
 )
 def test_a_definition_that_proves_nothing_is_refused(tmp_path, text):
     (tmp_path / "a.repo").write_text(text)
-    with pytest.raises(BadInputError) as told:
+    with refused(BadInputError, "GS-764"):
         rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
-    assert told.value.reference == "GS-764"
 
 
 def test_a_definition_of_a_host_is_taken_over(tmp_path, key):

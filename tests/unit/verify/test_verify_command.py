@@ -130,14 +130,12 @@ def test_bad_input_is_exit_3_with_a_reference(arguments, capsys):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"hosts": []}', '{"schema": "gpusetup/facts/1"}', '{"schema": "other", "level": "quick"}']
 )
-def test_a_file_without_observations_is_refused(kept, text, capsys):
-    assert main(["verify", "--from", kept(text)]) == 3
-    assert "[GS-50" in capsys.readouterr().err
+def test_a_file_without_observations_is_refused(kept, text, says):
+    assert "[GS-50" in says(3, "verify", "--from", kept(text))
 
 
-def test_observations_of_an_older_form_are_refused_plainly(kept, capsys):
-    assert main(["verify", "--from", kept(captured("h200-x1-quick") | {"schema": "gpusetup/observations/1"})]) == 3
-    said = capsys.readouterr().err
+def test_observations_of_an_older_form_are_refused_plainly(kept, says):
+    said = says(3, "verify", "--from", kept(captured("h200-x1-quick") | {"schema": "gpusetup/observations/1"}))
     assert "old format" in said
     assert "gpusetup verify --observations" in said
 
@@ -157,7 +155,7 @@ def test_observations_can_be_judged_again(tmp_path, capsys):
 
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
-def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_path, capsys):
+def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_path, capsys, says):
     key, seen, signers = tmp_path / "key", tmp_path / "seen.json", tmp_path / "signers"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     first = main(["verify", "--level", "quick", "--observations", str(seen), "--sign", str(key), "--format", "json"])
@@ -170,30 +168,26 @@ def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_pa
     assert "is signed by auditor@example" in said.err
     signature = seen.with_name("seen.json.sig").read_text()
     seen.write_text(seen.read_text().replace('"quick"', '"smoke"', 1))
-    assert main(proof) == 3
-    assert "does not belong to this evidence" in capsys.readouterr().err
+    assert "does not belong to this evidence" in says(3, *proof)
     sign(seen, key, "gpusetup-offer")  # by the same key, for something else
     assert main(proof) == 3
     for harm in (signature.replace("A", "B"), signature[:200], ""):
         seen.with_name("seen.json.sig").write_text(harm)
-        assert main(proof) == 3
-        assert "the signature of this evidence is damaged" in capsys.readouterr().err
+        assert "the signature of this evidence is damaged" in says(3, *proof)
     seen.with_name("seen.json.sig").unlink()
-    assert main(proof) == 3
-    assert "Traceback" not in capsys.readouterr().err
+    assert "Traceback" not in says(3, *proof)
     for half in (["--evidence", str(seen)], ["--sign", str(key)], ["--from", str(seen), "--signers", str(signers)]):
         assert main(["verify", *half]) == 3
     assert main([*proof, "--from", str(seen)]) == 3
 
 
-def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
+def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, says, tmp_path):
     collection = tmp_path / "ansible_collections/gpusetup/stack"
     for part in ("playbooks", "plugins", "roles/gpu_verify/files/gpu_measure"):
         (collection / part).mkdir(parents=True)
     (collection / part / "observe.py").write_text("raise SystemExit('broken on purpose')", encoding="utf-8")
     monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
-    assert main(["verify", "--level", "quick"]) == 8
-    said = capsys.readouterr().err
+    said = says(8, "verify", "--level", "quick")
     assert ("GS-502" in said, "broken on purpose" in said) == (True, True)
 
 

@@ -133,15 +133,13 @@ def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path, monke
         assert owner.present(folder)["run"].startswith(f"verify-{os.getpid()}-")
 
 
-def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, capsys):
+def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
     monkeypatch.setattr(probe, "observe_in_turn", lambda *_: Observed(captured("h200-x1-quick")))
-    assert main(["verify", "--textfile", str(tmp_path), "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert json.loads(says(0, "verify", "--textfile", str(tmp_path), "--format", "json"))["ok"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["gpusetup-verify.prom"]
     (tmp_path / "gpusetup-verify.prom").unlink()
     (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced
-    assert main(["verify", "--textfile", str(tmp_path)]) == 3
-    assert "GS-513" in capsys.readouterr().err
+    assert "GS-513" in says(3, "verify", "--textfile", str(tmp_path))
     assert not (tmp_path / ".gpusetup-verify.prom.part").exists()
 
 
