@@ -1,6 +1,10 @@
-"""The rules that keep the program one-way: who may import whom, who may touch the world, how long a module may be."""
+"""Who may import whom, with no circles and nothing slow; who may touch the world; how long a module may be."""
 
 import ast
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -165,3 +169,171 @@ def test_nothing_is_called_utils():
 def test_every_part_of_the_package_has_its_place():
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts - {"__init__"} <= set(LEVEL) | OUTSIDE
+
+
+ROOT = PACKAGE.parent
+COLLECTION = "ansible_collections.gpusetup.stack."
+
+
+def statements(node):
+    """Yield every statement, however deep; expressions, most of a tree, hold no import."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
+def named(module, path):
+    """Yield what an import may mean, the likeliest first: a file, or a name inside a file."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    # Files of a folder that is no package run by themselves and find their neighbours by their bare names.
+    beside = "" if (path.parent / "__init__.py").exists() else f"{package}."
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.removeprefix(COLLECTION), beside + alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = (node.module or "").removeprefix(COLLECTION)
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}", base, beside + base
+
+
+def graph(root):
+    """Return the files that each file imports."""
+    known = files(root)
+    found = {}
+    for module, path in known.items():
+        needed = (next((name for name in names if name in known), module) for names in named(module, path))
+        found[module] = set(needed) - {module}
+    return found
+
+
+def circles(needs):
+    """Return each circle once: what is left when files that need nothing more are taken away again and again."""
+    left = {module: set(needed) for module, needed in needs.items()}
+    while free := {module for module, needed in left.items() if not needed & left.keys()}:
+        left = {module: needed for module, needed in left.items() if module not in free}
+    found = {}
+    for start in left:
+        way = [start]
+        while (step := min(left[way[-1]] & left.keys())) not in way:
+            way.append(step)
+        circle = way[way.index(step) :]
+        first = circle.index(min(circle))
+        found[frozenset(circle)] = " -> ".join([*circle[first:], *circle[:first], circle[first]])
+    return sorted(found.values())
+
+
+def test_no_two_files_import_each_other_in_a_circle():
+    assert circles(graph(ROOT)) == []
+
+
+def test_a_circle_is_seen_however_it_is_hidden(tmp_path):
+    for name, text in {
+        "gpusetup/__init__.py": "",
+        "gpusetup/a.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from gpusetup.b import B\n",
+        "gpusetup/b.py": "def f():\n    from gpusetup import c\n",
+        "gpusetup/c.py": "import gpusetup.a\n",
+        "gpusetup/d.py": "import gpusetup.a\n",
+        "plugins/module_utils/one/__init__.py": "from . import x\n",
+        "plugins/module_utils/one/x.py": "from .y import z\n",
+        "plugins/module_utils/one/y.py": f"from {COLLECTION}plugins.module_utils import one\n",
+        "plugins/module_utils/two/p.py": "import q\n",
+        "plugins/module_utils/two/q.py": "from p import what\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    one, two = "plugins.module_utils.one", "plugins.module_utils.two"
+    assert circles(graph(tmp_path)) == [
+        "gpusetup.a -> gpusetup.b -> gpusetup.c -> gpusetup.a",
+        f"{one} -> {one}.x -> {one}.y -> {one}",
+        f"{two}.p -> {two}.q -> {two}.p",
+    ]
+
+
+NEVER = (
+    "rich",
+    "jinja2",
+    "requests",
+    "urllib3",
+    "ansible",
+    "yaml",
+    "asyncio",
+    "concurrent",
+    "http",
+    "email",
+    "tomllib",
+    "argcomplete",
+)
+"""Heavy modules that no lookup needs."""
+HOSTS_ONLY = (
+    "gpusetup.components.driver",
+    "gpusetup.components.base",
+    "gpusetup.components.judge",
+    "gpusetup_host_code",
+)
+"""What is known of a host and its package managers: a question about versions has no host."""
+LOOKUPS = (
+    ("matrix", "--format", "json"),
+    ("matrix", "torch==2.6.*", "--gpu", "v100", "--format", "json"),
+    ("matrix", "torch==2.6.*", "--format", "csv"),
+    ("resolve", "--format", "json"),
+    ("resolve", "torch", "--gpu", "h100", "--os", "ubuntu24.04", "--format", "json"),
+    ("why", "cuda", "--format", "json"),
+    ("why-not", "cuda=13.1", "--gpu", "v100", "--format", "json"),
+)
+PROBE = """
+import json, sys
+before = set(sys.modules)
+from gpusetup.cli.main import main
+code = main(sys.argv[1:])
+print(json.dumps({"code": code, "loaded": sorted(set(sys.modules) - before)}), file=sys.stderr)
+"""
+
+
+def loaded_by(*argv):
+    """Return the modules that a command imports in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "GPUSETUP_MATRIX"}
+    done = subprocess.run([sys.executable, "-c", PROBE, *argv], capture_output=True, text=True, check=False, timeout=120, env=environment)  # fmt: skip
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert told["code"] in (0, 4), done.stderr
+    return set(told["loaded"])
+
+
+@pytest.mark.parametrize("argv", LOOKUPS, ids=" ".join)
+def test_a_lookup_imports_nothing_heavy(argv):
+    loaded = loaded_by(*argv)
+    assert not {module for module in loaded if module.split(".")[0] in NEVER}
+    assert not {
+        module
+        for module in loaded
+        if module.startswith(("gpusetup.drive", "gpusetup.verify", "gpusetup.bootstrap", "gpusetup.report"))
+    }
+
+
+@pytest.mark.parametrize("argv", [*LOOKUPS, ("resolve",), ("resolve", "vllm", "--os", "ubuntu24.04"), ("matrix", "vllm")], ids=" ".join)  # fmt: skip
+def test_a_lookup_imports_nothing_of_hosts(argv):
+    assert not {module for module in loaded_by(*argv) if module.startswith(HOSTS_ONLY)}
+
+
+def test_what_a_host_of_the_lab_lacks_is_not_needed_for_a_text():
+    code = "import sys, gpusetup.report.formats, gpusetup.cli.verify; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {name.split(".")[0] for name in loaded} & {"markupsafe", "jinja2", "rich", "requests", "ansible"}
+
+
+def test_help_and_version_import_no_matrix():
+    for argv in (("--help",), ("--version",)):
+        code = "import sys; sys.argv = ['gpusetup', *sys.argv[1:]]\ntry:\n from gpusetup.cli.main import main; main(sys.argv[1:])\nexcept SystemExit: pass\nprint(sorted(m for m in sys.modules if m in ('msgspec', 'packaging', 'gpusetup.matrix.load')), file=sys.stderr)"  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True, timeout=60
+        )
+        assert done.stderr.strip() == "[]"
+
+
+def test_only_the_used_commands_module_is_imported():
+    commands = {module for module in loaded_by("why", "cuda", "--format", "json") if module.startswith("gpusetup.cli.")}
+    shared = {"main", "commands", "grammar", "options", "output", "requests", "streams", "why"}
+    assert commands <= {f"gpusetup.cli.{name}" for name in shared}

@@ -1,4 +1,4 @@
-"""What runs on hosts imports nothing that a host may lack, and no more than it needs."""
+"""What runs on hosts imports nothing that a host may lack; the probe, alone, is a package of its own."""
 
 import ast
 import sys
@@ -50,3 +50,12 @@ def test_programs_import_only_the_standard_library_their_neighbours_and_what_mod
         allowed |= FRAMEWORKS | {beside.stem for beside in MEASURES.glob("*.py")}
     others = {name for name in imports(path) if name.partition(".")[0] not in allowed}
     assert {name for name in others if not name.startswith(SHARED)} == set()
+
+
+PROBE = Path(__file__).parents[2] / "plugins/module_utils/gpu_probe"
+
+
+@pytest.mark.parametrize("path", sorted(PROBE.glob("*.py")), ids=lambda path: path.name)
+def test_nothing_of_the_probe_comes_from_beside_it(path):
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    assert [ast.unparse(node) for node in found if node.level > 1] == []

@@ -1,12 +1,18 @@
-"""The resolver against an oracle that looks at every assignment: same answer, same refusals, minimal conflicts."""
+"""The resolver against an oracle that looks at every assignment, and the laws of `laws.py` on a sample of questions."""
 
+import random
+
+import pytest
 from hypothesis import event, given
+from hypothesis import strategies as st
 
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import Pair, Unary, bits, minimal_conflict
+from tests.property.laws import ALL, MATRIX
 from tests.property.oracle import Oracle
 from tests.property.worlds import questions
+from tools.refresh.questions import question, spelled
 
 MARKS = ("version", "module", "row", "build", "variant", "extra", "package", "cuda_major")
 
@@ -72,3 +78,19 @@ def test_conflicts_are_conflicts_and_minimal(question):
     assert not holds_together(space, members)
     for left_out in members:
         assert holds_together(space, [member for member in members if member is not left_out])
+
+
+SAMPLE = 150
+
+
+@pytest.mark.parametrize("law", ALL.all(), ids=lambda law: law.__name__)
+def test_no_question_breaks_a_law(law):
+    chance = random.Random(20261120)
+    broken = [(spelled(asked), list(law(asked))) for asked in (question(chance, MATRIX) for _ in range(SAMPLE))]
+    assert not [(asked, texts) for asked, texts in broken if texts]
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_question_that_hypothesis_finds_breaks_a_law(chance):
+    asked = question(chance, MATRIX)
+    assert not ALL.breaches(asked), spelled(asked)

@@ -1,4 +1,4 @@
-"""User-data: refused without a source, under the limit, the same files in every shape, accepted by cloud-init."""
+"""User-data: refused without a source, under the limit, accepted by cloud-init, and as the examples have it."""
 
 import ast
 import email
@@ -303,3 +303,30 @@ def test_what_the_first_stage_installs_is_what_the_desk_counts_with():
     assert names["zypper"] == tuple(f"python{version.replace('.', '')}" for version in BESIDE)
     known = {name for system in matrix().os.systems for row in system.pythons for name in row.packages}
     assert {*names["dnf"], *names["zypper"]} <= known
+
+
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
+AWS = {"Reservations": [{"Instances": [
+    {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", "State": {"Name": "running"}, "PrivateIpAddress": "10.0.0.1"},
+    {"InstanceId": "i-2", "InstanceType": "p5.48xlarge", "State": {"Name": "stopped"}},
+]}]}  # fmt: skip
+GOOGLE = [
+    {"name": "a", "status": "RUNNING", "machineType": "https://x/machineTypes/a3-highgpu-8g", "networkInterfaces": [{"networkIP": "10.0.0.1"}]},
+    {"name": "b", "status": "TERMINATED", "machineType": "x/n1", "networkInterfaces": [{"networkIP": "10.0.0.2"}]},
+]  # fmt: skip
+PLAIN = [{"name": "h", "address": "10.0.0.1", "type": "gn7i"}]
+
+
+@pytest.mark.parametrize(
+    ("document", "name", "group"),
+    [(AWS, "i-1", "type_p5_48xlarge"), (GOOGLE, "a", "type_a3_highgpu_8g"), (PLAIN, "h", "type_gn7i")],
+)
+def test_instances_are_an_inventory(tmp_path, document, name, group):
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(document))
+    argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(EXAMPLES / "instances.py"), "--list"]
+    environment = {**os.environ, "GPUSETUP_INSTANCES": str(path), "HOME": str(tmp_path)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment)
+    listed = json.loads(done.stdout)
+    assert listed["_meta"]["hostvars"] == {name: {"ansible_host": "10.0.0.1"}}
+    assert listed[group]["hosts"] == [name]

@@ -1,4 +1,4 @@
-"""What escapes every command: a full disk is explained, anything else is said to be a bug."""
+"""What escapes every command, what a terminal gets of an answer, and what `--version` tells."""
 
 import errno
 import io
@@ -9,12 +9,18 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jsonschema
 import pytest
 
+from gpusetup import __version__
 from gpusetup.cli import main as front
+from gpusetup.cli import output, start
 from gpusetup.cli.commands import load_command
+from gpusetup.cli.export import schema_of
+from gpusetup.cli.main import main
 from gpusetup.cli.session import _ask
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import matrix
 
 
 def breaks(monkeypatch, error):
@@ -94,3 +100,131 @@ def test_a_python_without_what_gpusetup_needs_is_told_what_to_install():
     assert (done.returncode, done.stdout) == (3, "")
     assert f"{sys.executable} -m pip install msgspec" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def on_terminal(monkeypatch, columns):
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return shown
+
+
+@pytest.mark.parametrize(
+    "words", [("matrix", "torch==2.7.*"), ("matrix",), ("matrix", "driver"), ("matrix", "gpu", "h100")]
+)
+@pytest.mark.parametrize("columns", [40, 50])
+def test_a_narrow_terminal_gets_every_word_of_a_table(monkeypatch, words, columns):
+    shown = on_terminal(monkeypatch, columns)
+    assert front.main(list(words)) == 0
+    text = shown.getvalue()
+    assert "…" not in text
+    if words[-1] == "torch==2.7.*":
+        assert "torch 2.7.1" in text
+        assert "  driver ≥: 525.60.13" in text
+        assert max(map(len, text.splitlines())) <= columns
+
+
+def test_a_table_that_fits_stays_a_table(monkeypatch):
+    shown = on_terminal(monkeypatch, 40)
+    shown.write(output.table(("a", "b"), [("1", "2")]))
+    assert "─" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [((), False), (("FORCE_COLOR",), True), (("NO_COLOR",), False), (("FORCE_COLOR", "NO_COLOR"), False)],
+)
+def test_colour_is_as_the_environment_says(monkeypatch, environment, expected):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in environment:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    text = output.painted("gpu-a: FAILED part-way\n  refused  no room\n")
+    assert ("\x1b[1;31mFAILED\x1b[0m" in text) is expected
+    assert ("\x1b[1;31m  refused\x1b[0m" in text) is expected
+
+
+def test_a_file_gets_no_colours(monkeypatch, tmp_path):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = output.table(("host", "state"), [("gpu-a", "done")])
+    assert "\x1b" in table
+    output.write_answer(output.painted("FAILED\n") + table, str(tmp_path / "answer.txt"))
+    assert "\x1b" not in (tmp_path / "answer.txt").read_text(encoding="utf-8")
+
+
+def test_a_file_name_that_is_not_utf8_is_in_every_answer(tmp_path):
+    assert json.loads(output.json_text({"path": "/srv/\udcff"}).encode()) == {"path": "/srv/\\udcff"}
+    output.write_answer("/srv/\udcff", str(tmp_path / "answer.txt"))
+    assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == "/srv/\\udcff\n"
+
+
+def test_an_error_is_red_where_it_is_watched(monkeypatch):
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert front.main(["resolve", "pandas"]) == 3
+    assert shown.getvalue().startswith("\x1b[1;31merror:\x1b[0m unknown component")
+
+
+def document(says, *argv):
+    found: dict[str, object] = json.loads(says(0, "--version", *argv))
+    jsonschema.validate(found, schema_of("version"))
+    return found
+
+
+def test_the_document_says_what_decides_the_answers(says):
+    found = document(says, "--verbose", "--format", "json")
+    assert found["version"] == __version__
+    assert found["install"] == "checkout"
+    assert found["matrix"]["digest"] == matrix().digest
+    assert found == document(says, "--format=json")
+    text = says(0, "version", "--verbose")
+    assert f"gpusetup {__version__}, checkout: {found['place']}" in text
+    assert found["platform"] in text
+    assert all(name in text for name in found["libraries"])
+
+
+def test_what_is_laid_over_is_named_file_by_file(says, monkeypatch, tmp_path):
+    (tmp_path / "gpus.more.json").write_text('{"schema": "gpusetup/matrix-gpus/1", "gpus": []}')
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
+    overlays = document(says, "--format", "json")["overlays"]
+    assert overlays[0] == {"setting": "GPUSETUP_MATRIX", "place": str(tmp_path), "files": ["gpus.more.json"]}
+    assert f"GPUSETUP_MATRIX={tmp_path}: gpus.more.json" in says(0, "--version", "--verbose")
+
+
+def test_a_setting_that_leads_nowhere_is_an_error_in_words(capsys, says, monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path / "away"))
+    for words in ((), ("--version", "--verbose")):
+        assert "GPUSETUP_MATRIX names" in says(3, *words)
+    assert main(["--version", "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-204"
+
+
+@pytest.mark.parametrize(
+    ("folder", "mark", "text", "kind"),
+    [
+        ("pipx/venvs/gpusetup", "pipx_metadata.json", "{}", "pipx"),
+        ("uv/tools/gpusetup", "uv-receipt.toml", "", "uv"),
+        ("cache/uv/archive-v0/x", "pyvenv.cfg", "home = /usr/bin\nuv = 0.9.1\n", "uv"),
+        (".cache/gpusetup/single-0123-3.11", "pyvenv.cfg", "home = /usr/bin\n", "single file"),
+        ("env", "pyvenv.cfg", "home = /usr/bin\n", "virtual environment"),
+    ],
+)
+def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind, tmp_path, monkeypatch):
+    prefix = tmp_path / folder
+    prefix.mkdir(parents=True)
+    (prefix / mark).write_text(text)
+    monkeypatch.setattr(start.sys, "prefix", str(prefix))
+    monkeypatch.setattr(start.sys, "base_prefix", "/usr")
+    assert start._installation(prefix, prefix / "lib/python3.11/site-packages") == kind

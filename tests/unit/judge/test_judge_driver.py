@@ -1,9 +1,15 @@
-"""Does the wanted driver run, can it be loaded, or does only a reboot help?"""
+"""Does the wanted driver run, can it be loaded, or does only a reboot help? Hosts and controller ask the same files."""
 
+import shutil
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
+
+from gpusetup.components.judge import versions
+from gpusetup.content import content_path
 
 VERSION = "580.95.05"
 WISH = driver.Wish(VERSION, "open")
@@ -129,3 +135,18 @@ def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(facts, image, open
     told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
     facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]
     assert [way.id for way in driver.nouveau_ways(facts)] == (["initramfs"] if opens else [])
+
+
+def test_the_controllers_judge_is_the_collections_file():
+    file = content_path() / "plugins" / "module_utils" / "gpu_judge" / "versions.py"
+    assert versions.__file__ is not None
+    assert file.samefile(versions.__file__)
+
+
+@pytest.mark.parametrize("package", ["gpu_judge", "gpu_probe"])
+def test_judge_and_probe_can_each_be_taken_along_alone(package, tmp_path):
+    shutil.copytree(content_path() / "plugins" / "module_utils" / package, tmp_path / package)
+    names = [path.stem for path in sorted((tmp_path / package).glob("[a-z]*.py"))]
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); from {package} import {', '.join(names)}; print('alone')"
+    done = subprocess.run([sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "alone\n"

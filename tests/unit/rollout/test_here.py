@@ -1,17 +1,27 @@
-"""The machine that gpusetup runs on is known under any name, and is not rebooted under it without a word."""
+"""The machine that gpusetup runs on is known under any name; a wish that a host's own variable overrules is said."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.cli.apply import _host
 from gpusetup.facts.collect import this_boot
+from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_machine import Boot
+from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.host import Planner
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import Rollout, _with_care
+from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.rollout.waves import _as_now
+from tests.stored import stored_rows
+from tests.unit.doctor.test_machines import HEALTHY, look_at
 
 HERE = Boot(id="b1", time=1, machine="m1")
 
@@ -57,3 +67,63 @@ def test_a_plan_says_it_where_the_name_does_not(rollout):
 def test_this_machine_knows_itself():
     assert this_boot().id
     assert this_boot() == this_boot()
+
+
+def asked(words: list[str], inventory: str | None = None, **variables: Any) -> tuple[Settings, tuple[str, ...]]:
+    track: Any = SimpleNamespace(hosts={"a": SimpleNamespace(problem="", variables=variables)})
+    settings, lost = settings_of_hosts(Wishes(requirements=parse_requirements(words)), inventory, track)
+    return settings["a"], lost["a"]
+
+
+@pytest.mark.parametrize(("wish", "variables", "said"), stored_rows("lost-wishes.json"))
+def test_a_wish_that_loses_is_named_with_what_wins(wish, variables, said):
+    (text,) = asked([wish], **variables)[1]
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("wish", "variables"),
+    [
+        ("torch==2.6.*", {}), ("torch==2.6.*", {"gpusetup_torch": "2.6.*"}), ("torch", {"gpusetup_torch": "2.6.*"}),
+        ("torch==2.6.*", {"gpusetup_components": ["torch"]}), ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
+    ],
+)  # fmt: skip
+def test_what_counts_or_is_only_made_narrower_is_no_loss(wish, variables):
+    assert asked([wish], **variables)[1] == ()
+
+
+def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path):
+    (tmp_path / "gpusetup.toml").write_text('torch = "2.5.*"\n', encoding="utf-8")
+    inventory = str(tmp_path / "hosts.ini")
+    assert "torch = 2.5.* in gpusetup.toml wins" in asked(["torch==2.6.*"], inventory)[1][0]
+    both = asked(["torch==2.6.*"], inventory, gpusetup_torch="2.7.*")[1]
+    assert "gpusetup_torch = 2.7.* in the inventory wins" in both[0]
+    assert len(both) == 1
+
+
+def test_the_command_that_is_offered_wins():
+    """Ansible's -e is the last word on a variable."""
+    (text,) = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
+    name, _, value = text.rpartition("-e ")[2].strip("'").partition("=")
+    settings, lost = asked(["torch==2.6.*"], **{name: value})
+    assert [str(item) for item in settings.requirements] == ["torch==2.6.*"]
+    assert lost == ()
+
+
+def test_hosts_are_grouped_as_before():
+    """The warning is no part of what decides a stack: hosts with equal wishes stay one class."""
+    planner, facts = Planner(matrix(), resolve), look_at(HEALTHY).facts
+    with_loss, without = asked(["torch==2.6.*"], gpusetup_torch="2.7.*"), asked([], gpusetup_torch="2.7.*")
+    assert with_loss[1]
+    assert without[1] == ()
+    assert planner.key(facts, with_loss[0]) == planner.key(facts, without[0])
+
+
+def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too():
+    lost = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
+    rollout: Any = SimpleNamespace(connections={"a": "local"})
+    plan = _with_care(rollout, "a", HostPlan(state="unchanged", warnings=("other",)), lost)
+    assert plan.warnings == (*lost, "other")
+    text = " ".join(_host(HostOutcome(state="unchanged", warnings=plan.warnings)).split())
+    assert "note: -w 'torch==2.6.*' on the command line has no effect" in text
+    assert "other" not in text

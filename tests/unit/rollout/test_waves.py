@@ -1,28 +1,39 @@
-"""A rollout in batches: verified one after the other, ended by too many failures, nobody forgotten; how long each is away."""
+"""A rollout in batches: what hosts answer, verified one after the other, ended by too many failures, nobody forgotten."""
 
 import json
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.cli.apply import applied_text
 from gpusetup.cli.output import json_line
 from gpusetup.cli.plan import plan_html, plan_text
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.facts.collect import captured, matrix_lookup
+from gpusetup.matrix.load import matrix
+from gpusetup.model import applied as on_host
 from gpusetup.model.facts import Process
+from gpusetup.model.facts_machine import Boot
 from gpusetup.model.lifecycle import Applied, HostOutcome
 from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
+from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
-from gpusetup.plan.host import jobs_of
-from gpusetup.rollout import waves
+from gpusetup.plan.host import Draft, jobs_of
+from gpusetup.rollout import verification, waves
 from gpusetup.rollout.batches import stopped_rollout
+from gpusetup.rollout.looks import _answered, twins
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.outcome import outcome_of, with_downtime
+from gpusetup.rollout.outcome import exit_of, outcome_of, with_downtime
+from tests.hosts.machines import HOSTS
+from tests.records import record
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -226,3 +237,112 @@ def test_a_plan_says_how_long_and_under_which_programs_the_driver_would_move(kin
     assert (f"{runs}, without it the reboot ends what does not use a GPU" if reboot else runs) in text or not jobs
     page = plan_html(Plan(matrix=STAMP, hosts={"a": plan}), datetime(2026, 11, 27, tzinfo=timezone.utc), {})
     assert ("<dt>runs</dt><dd>job 41 of ada (fit" in page, '"user":"ada"' in json_line(plan)) == (bool(jobs),) * 2
+
+
+@pytest.fixture
+def rollout(tmp_path):
+    run = SimpleNamespace(path=tmp_path, id="1")
+    return SimpleNamespace(
+        session=SimpleNamespace(run=run), facts={"a": SimpleNamespace(state=None)}, plans={"a": HostPlan(state="change")},
+        settings={"a": Settings()}, seconds={}, reporter=SimpleNamespace(watch=lambda _phase: nullcontext()),
+    )  # fmt: skip
+
+
+def test_a_person_who_stops_the_verification_keeps_the_report_of_what_was_done(rollout, monkeypatch):
+    monkeypatch.setattr(verification, "run_playbook", lambda *_a, **_k: SimpleNamespace(interrupted=True))
+    done = HostOutcome(state="done", changed=7, seconds=30.0, packages={"installed": ["x"]}, history_id="h")
+    outcomes = verification.verify_hosts(rollout, {"a": done, "b": HostOutcome(state="failed")})
+    assert outcomes["b"].state == "failed"
+    told = outcomes["a"]
+    assert (told.state, told.changed, told.packages, told.history_id) == ("interrupted", 7, {"installed": ["x"]}, "h")
+    assert exit_of(told) is Exit.INTERRUPTED
+    applied = Applied(ok=False, run="1", log="l", seconds={}, matrix=MatrixStamp(date="", digest=""), hosts={"a": told})
+    text = " ".join(applied_text(applied).split())
+    assert "The changes before it stay; run the same command to verify them" in text
+    assert "package transaction" not in text
+
+
+KEPT = {"key": "k", "driver": "580", "verdict": "pass", "simulated": False, "time": "noon", "newer": 1}
+
+
+NEW = msgspec.to_builtins(on_host.Verified(key="k", driver="580", verdict="warn", time="dusk"))
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (KEPT, "pass on noon"),
+        (dict(KEPT, verdict="skip", simulated=True), "on noon, as far as a simulated GPU allows"),
+        (NEW, "warn on dusk"),
+        # What was not verified, or cannot be read, is measured again.
+        (None, ""), ("yes", ""), (dict(KEPT, key="other"), ""), (dict(KEPT, driver="575"), ""), (dict(KEPT, verdict="fail"), ""),
+        (dict(KEPT, verdict="skip"), ""), (dict(KEPT, verdict=7), ""), (dict(KEPT, time=None), ""),
+    ],
+)  # fmt: skip
+def test_what_was_verified_is_not_measured_again(kept, said):
+    loaded = SimpleNamespace(loaded=SimpleNamespace(version="580"))
+    facts = SimpleNamespace(state=record({"verified": kept}), driver=loaded)
+    plans = {"a": SimpleNamespace(lock=on_host.Applied(key="k"))}
+    assert verification._on_record(SimpleNamespace(facts={"a": facts}, plans=plans), "a") == said
+
+
+DRAFT = Draft(plan=HostPlan(state="change"), stage="transaction")
+
+
+def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
+    """Return the plan, where the host left its lists, and what the planner was asked."""
+    asked: list[Any] = []
+
+    def third(draft: Draft, answer: Any) -> HostPlan:
+        asked.append(answer)
+        return draft.plan
+
+    run: Any = SimpleNamespace(
+        data=lambda _name, _action: told, track=SimpleNamespace(host=lambda _name: SimpleNamespace(failure=None))
+    )
+    session = SimpleNamespace(run=SimpleNamespace(log=Path("/x/log")))
+    rollout: Any = SimpleNamespace(facts={"a": None}, fetched={}, session=session)
+    planner: Any = SimpleNamespace(third=third)
+    return _answered(rollout, planner, DRAFT, "a", run).plan, rollout.fetched["a"], asked
+
+
+def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone():
+    told = {"changed": False, "findings": [{"level": "warn", "id": "x", "text": "t", "hint": "", "reference": ""}],
+            "candidates": {"a": [{"version": "1", "size": None, "transitional": False, "source": "s"}]},
+            "transaction": {"remove": {"b": "1"}, "install": {}, "download_bytes": 7}, "fetched": "/run/x", "space": []}  # fmt: skip
+    plan, fetched, (answer,) = answered(told)
+    assert (plan.state, fetched) == ("change", "/run/x")
+    assert (answer.transaction.remove, answer.transaction.download_bytes) == ({"b": "1"}, 7)
+    assert (answer.findings[0].level, answer.candidates["a"][0].version) == ("warn", "1")
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ({"transaction": {"remove": ["b"]}}, "$.transaction.remove"),
+        ({"findings": [{"level": "grave"}]}, "$.findings[0].level"),
+        ({"candidates": {"a": [{"size": 1}]}}, "$.candidates[...][0]"),
+        ({"fetched": 1}, "$.fetched"),
+    ],
+)
+def test_an_answer_of_another_form_names_the_field(told, named):
+    plan, fetched, asked = answered(told)
+    assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
+    assert named in plan.refusals[0].message
+
+
+def booted(facts: Any, boot: str | None, machine: str | None) -> Any:
+    return msgspec.structs.replace(facts, boot=Boot(id=boot, time=1, machine=machine))
+
+
+def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not():
+    facts = captured(HOSTS / "debian12-t4-open" / "root", matrix_lookup(matrix()))
+    hosts = {
+        "gpu01": booted(facts, "b1", "m1"), "gpu01.example.org": booted(facts, "b1", "m1"),
+        "a copy of its image": booted(facts, "b2", "m1"), "unknown": booted(facts, "b1", None),
+        "unknown too": booted(facts, "b1", None),
+    }  # fmt: skip
+    refused = twins(hosts)
+    assert set(refused) == {"gpu01", "gpu01.example.org"}
+    assert refused["gpu01"].message == "gpu01 and gpu01.example.org are the same machine"
+    assert "--limit gpu01" in refused["gpu01"].hint

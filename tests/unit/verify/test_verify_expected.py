@@ -1,14 +1,24 @@
-"""Expected figures against what reference tools and vendors say of the same machines."""
+"""Figures against reference tools, vendors, the host's own last good run, and with `--strict` another operator's floors."""
 
 import json
 import re
 from statistics import mean
 
+import msgspec
 import pytest
 
+from gpusetup.cli.main import main
+from gpusetup.errors import BadInputError
+from gpusetup.model.verdict import Item, Result
 from gpusetup.recovery.table import catalogue
-from gpusetup.verify import expected
-from tests.unit.verify.verify_documents import FIXTURES, captured, results
+from gpusetup.report.verification import host_report
+from gpusetup.verify import baseline, expected
+from gpusetup.verify.baseline import Baseline, compare, floors, load, record, save, strict
+from gpusetup.verify.machine import Machine
+from gpusetup.verify.registry import checks, judge
+from tests.hosts.machines import changed
+from tests.refusals import refused
+from tests.unit.verify.verify_documents import ASKED, FIXTURES, broken, captured, results
 
 NVLINK = 18 * 26.562
 H200 = {
@@ -140,3 +150,169 @@ def test_the_data_cites_its_sources():
     for number, entry in xids.xids.items():
         assert entry.sources, number
         assert set(entry.sources) <= set(xids.sources)
+
+
+DAY = "2026-11-20"
+FULL = "h200-x1-full"
+
+
+@pytest.fixture
+def good():
+    return judge(Machine(captured(FULL)))
+
+
+def _slower(share):
+    document = captured(FULL)
+    copies = document["sections"]["memory"]["0"]
+    copies["copy"] = [value * share for value in copies["copy"]]
+    return judge(Machine(document))
+
+
+def _verdict(results, name):
+    return next(result for result in results if result.id == name)
+
+
+def test_the_same_run_stays_as_it_was(good):
+    assert compare(good, record(good, 1, DAY)) == good
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.97, "pass"), (0.93, "warn"), (0.83, "fail")])
+def test_decay_shows_before_the_floor_is_reached(good, share, verdict):
+    found = _verdict(compare(_slower(share), record(good, 1, DAY)), "memory.copy")
+    assert found.verdict == verdict
+    assert _verdict(_slower(share), "memory.copy").verdict != "fail", "the floor alone would let it through"
+    assert verdict == "pass" or (DAY in found.text and found.limit is not None)
+
+
+def test_a_figure_without_a_theory_is_judged_by_the_baseline():
+    results = judge(Machine(broken(FULL, {"sections/workers/0/open/compute_capability": "12.0"})))
+    assert _verdict(results, "matrix.bf16").verdict == "skip"
+    assert _verdict(compare(results, record(results, 1, DAY)), "matrix.bf16").verdict == "pass"
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(2, "warn"), (0.5, "pass")])
+def test_latency_is_better_when_it_is_less(good, times, verdict):
+    document = captured(FULL)
+    for row in document["sections"]["launch"]["0"]["rows"]:
+        row["stream_us"] *= times
+    found = compare(judge(Machine(document)), record(good, 1, DAY))
+    assert _verdict(found, "launch.latency").verdict == verdict
+
+
+def test_it_is_kept_as_plain_json_and_read_again(tmp_path, good):
+    path = tmp_path / "baseline.json"
+    assert load(path).hosts == {}
+    save(path, Baseline(hosts={"gpu1": record(good, 1, DAY)}))
+    assert load(path).hosts["gpu1"].gpus == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["baseline.json"]
+    document = msgspec.json.decode(path.read_bytes())
+    assert document["schema"] == "gpusetup/baseline/1"
+    assert document["hosts"]["gpu1"]["figures"]["memory.copy"]["GPU 0"] > 4000
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "other/1"}', '{"hosts": {"a": {"date": 3}}}'])
+def test_a_file_that_is_no_baseline_is_refused(tmp_path, text):
+    path = tmp_path / "baseline.json"
+    path.write_text(text, encoding="utf-8")
+    with refused(BadInputError, "GS-504"):
+        load(path)
+
+
+def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys):
+    path = tmp_path / "baseline.json"
+    for name in ("h200-x1-quick", "h200-x1-busy", "h200-x1-full"):
+        assert main(["verify", "--from", str(FIXTURES / f"observations/{name}.json"), "--baseline", str(path)]) == 0
+    (own,) = load(path).hosts.values()
+    assert own.figures["memory.copy"]["GPU 0"] > 4000
+    written = path.stat().st_mtime_ns
+    main(["verify", "--from", str(FIXTURES / "observations/h200-x1-full.json"), "--baseline", str(path)])
+    assert path.stat().st_mtime_ns == written, "nothing is new"
+    capsys.readouterr()
+
+
+def figure(*items, check="memory.copy", verdict="pass"):
+    return Result(id=check, level="full", verdict=verdict, text="", unit="GB/s", items=items)
+
+
+def test_the_gravest_part_is_named_where_the_baseline_adds_a_lesser_one():
+    bad = Item("GPU 1", "fail", "20 GB/s, at least 80 is expected", 20.0, 100.0, 80.0)
+    result = changed(figure(Item("GPU 0", "pass", measured=94.0), bad, verdict="fail"), text="GPU 1: 20 GB/s")
+    (found,) = compare([result], record([figure(Item("GPU 0", "pass", measured=100.0))], 2, DAY))
+    assert (found.verdict, found.measured, found.text[:6]) == ("fail", 20.0, "GPU 1:")
+    assert [item.verdict for item in found.items] == ["warn", "fail"]
+
+
+def test_a_mig_slice_is_not_judged_by_what_a_slice_of_another_size_reached():
+    slice_ = Item("GPU 0/MIG-1", "unsupported", "a MIG slice has a part of the memory", 500.0)
+    result = figure(slice_, verdict="unsupported")
+    own = changed(record([result], 1, DAY), figures={"memory.copy": {"GPU 0/MIG-1": 2000.0}})
+    assert compare([result], own) == (result,)
+
+
+def test_figures_beside_a_job_are_not_kept_and_not_compared(good):
+    busy = judge(Machine(captured("h200-x1-busy")))
+    assert compare(busy, record(good, 1, "2026-11-20")) == busy
+    assert {one.blame for one in busy if one.id.startswith(("memory.", "matrix.", "pcie.h"))} == {"job"}
+    assert record(busy, 1, "2026-11-20").figures == {}
+
+
+@pytest.mark.parametrize(("wanted", "verdict", "blame"), [(None, "warn", "environment"), (ASKED, "fail", "stack")])
+def test_a_slow_package_that_nobody_asked_for_is_a_warning(wanted, verdict, blame):
+    document = captured("h200-x1-full")
+    operation = {"name": "product", "ran_on": "cuda:0", "error": 0.0, "limit": 1.0, "rate": [100.0], "unit": "runs/s"}
+    package = {"version": "1", "devices": 1, "gpus": [{"index": "0", "operations": [operation]}]}
+    document["sections"]["packages"] = {"torchvision": package}
+    own = record(judge(Machine(document)), 1, "2026-11-20")
+    operation["rate"] = [10.0]
+    report = host_report("a", Machine(document, wanted), Baseline(hosts={"a": own}))
+    found = _verdict(report.results, "rate.torchvision")
+    assert (found.verdict, found.blame) == (verdict, blame)
+    assert "90 % worse" in found.text
+
+
+def test_a_figure_below_its_floor_fails_and_the_others_stay():
+    machine = Machine(captured("h200-x4-full"))
+    results = judge(machine)
+    assert strict(results, machine) == results, "this machine is above every floor that holds for four GPUs"
+    items = _verdict(results, "pcie.h2d").items
+    items = tuple(changed(item, measured=47.9) if item.subject == "GPU 2" else item for item in items)
+    low = tuple(changed(one, items=items) if one.id == "pcie.h2d" else one for one in results)
+    (found,) = [new for new, old in zip(strict(low, machine), low, strict=True) if new != old]
+    assert (found.id, found.verdict, found.measured, found.limit) == ("pcie.h2d", "fail", 47.9, 48)
+    assert [item.subject for item in found.items if item.verdict == "fail"] == ["GPU 2"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict"),
+    [
+        ([("8 GPUs, 1 MiB", 33.0), ("8 GPUs, 4 GiB", 475.0)], "pass"),
+        ([("8 GPUs, 1 MiB", 475.0), ("8 GPUs, 4 GiB", 365.0)], "fail"),
+        ([("2 GPUs, 4 GiB", 345.0)], "pass"),
+    ],
+)
+def test_a_collective_is_held_to_its_floor_at_the_largest_message_of_eight_gpus(sizes, verdict):
+    items = (Item(subject=subject, verdict="pass", measured=value) for subject, value in sizes)
+    (one,) = strict((figure(*items, check="nccl.all-reduce"),), Machine(captured("h200-x8-quick")))
+    assert one.verdict == verdict
+
+
+def test_what_was_measured_beside_a_job_is_held_to_no_floor():
+    beside = Item("GPU 0", "warn", "measured at low load", 20.0, blame="job")
+    result = figure(beside, check="pcie.h2d", verdict="warn")
+    assert strict((result,), Machine(captured("h200-x8-quick"))) == (result,)
+
+
+def test_every_floor_names_a_check_and_a_source():
+    known = {check.id for check in checks()}
+    assert {floor.check for floor in floors().floors} <= known
+    assert {floor.source for floor in floors().floors} == set(floors().sources)
+
+
+def test_it_is_asked_for_by_its_option(monkeypatch, capsys):
+    seen = str(FIXTURES / "observations/h200-x4-full.json")
+    assert main(["verify", "--from", seen, "--strict"]) == 0
+    higher = tuple(changed(floor, floor=56.0) for floor in floors().floors if floor.check == "pcie.h2d")
+    raised = changed(floors(), floors=higher)
+    monkeypatch.setattr(baseline, "floors", lambda: raised)
+    assert [main(["verify", "--from", seen]), main(["verify", "--from", seen, "--strict"])] == [0, 8]
+    assert "below 56 GB/s, the floor of Microsoft's node check" in " ".join(capsys.readouterr().out.split())

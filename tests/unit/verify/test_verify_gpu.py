@@ -1,12 +1,28 @@
-"""GPUs as checks judge them: MIG layouts, what a GPU asks for, the licence of a vGPU."""
+"""GPUs as checks judge them: layouts, licences, bandwidths and collectives, and the verdicts that each real fault changes."""
 
+import json
 import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpusetup.model.settings import MigInstances, MigLayout
-from gpusetup.verify.machine import Machine
-from tests.unit.verify.verify_documents import applied, broken, captured, results, set_smi, smi_tree, verdicts
+from gpusetup.verify.machine import Machine, Wanted
+from tests.records import lock_of, stack_document
+from tests.unit.verify.verify_documents import (
+    applied,
+    broken,
+    captured,
+    differences,
+    drop_gpu,
+    found_at,
+    results,
+    set_smi,
+    smi_says,
+    smi_tree,
+    verdicts,
+)
 
 PARTS = (MigInstances(profile="3g.71gb"), MigInstances(profile="3g.71gb", compute=("1c.3g.71gb", "2c.3g.71gb")))
 APPLIED = "1 x 1c.3g.71gb, 1 x 2c.3g.71gb, 1 x 3g.71gb was applied"
@@ -79,3 +95,147 @@ def test_every_gpu_needs_its_licence(states, verdict, text):
             ET.SubElement(product, "license_status").text = state
     found = results(document)["vgpu.licence"]
     assert (found.verdict, text in found.text) == (verdict, True), found.text
+
+
+FULL, FOUR = "h200-x1-full", "h200-x4-full"
+COPY, PCIE = "sections/memory/0/copy", "sections/pcie/0/nodes/0/h2d"
+BF16, RANK = "sections/matrix/0/formats/bf16/tflops", "sections/nccl/groups/-1/ranks/3"
+
+
+@pytest.mark.parametrize(
+    ("on", "path", "value", "check", "verdict", "says"),
+    [
+        (FULL, COPY, [2000.0, 4280.0], "memory.copy", "pass", ""),  # one slow pass is not a failure and two are
+        (FULL, COPY, [2000.0, 2010.0], "memory.copy", "fail", ""),
+        (FULL, PCIE, [45.0, 45.2], "pcie.h2d", "warn", ""),
+        (FULL, PCIE, [25.0, 25.2], "pcie.h2d", "fail", ""),
+        (FULL, BF16, [82545.9, 95100.3], "matrix.bf16", "fail", "measurement is invalid"),  # no hardware can do that
+        (FOUR, RANK, {"error": "timeout", "deadline": 120, "message": "x"}, "nccl.all-gather", "fail", "120 s"),
+    ],
+)
+def test_what_is_slow_impossible_or_hangs(on, path, value, check, verdict, says):
+    found = results(broken(on, {path: value}))[check]
+    assert (found.verdict, says in found.text) == (verdict, True), found.text
+
+
+def test_a_bad_figure_is_told_with_its_limit():
+    found = results(broken(FULL, {COPY: [2000.0, 2010.0]}))["memory.copy"]
+    assert (found.measured, found.limit) == (2010.0, pytest.approx(3466, abs=2))
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(4 << 30, "fail"), (16 << 20, "warn")])
+def test_a_slow_collective_fails_at_large_messages_and_warns_at_small_ones(size, verdict):
+    document = captured(FOUR)
+    for rank in document["sections"]["nccl"]["groups"][-1]["ranks"].values():
+        for part in rank["results"]:
+            if part["collective"] == "all_reduce" and part["bytes"] == size:
+                part["bus"] = [value / 2.5 for value in part["bus"]]
+    assert differences(captured(FOUR), document) == {"nccl.all-reduce": verdict}
+
+
+def test_a_worker_that_was_stopped_on_a_real_gpu_costs_its_own_measurement_alone():
+    """Captured on two GPUs while the first worker was stopped (SIGSTOP) during the matrix products."""
+    found = results(captured("h200-x2-worker-stopped"))
+    failed = {name for name, result in found.items() if result.verdict == "fail"}
+    assert failed == {"matrix.bf16", "matrix.fp16", "matrix.fp32", "matrix.tf32"}
+    assert "no answer within 6 s" in found["matrix.bf16"].text
+    assert found["nccl.all-reduce"].verdict == "pass", "a new worker took part"
+
+
+@pytest.mark.parametrize(
+    ("on", "told", "check", "says"),
+    [
+        ("h200-x1-busy", "gpu.idle warn, memory.copy warn, cupy.kernel pass", "memory.copy", "low load"),
+        ("h200-x1-memory-full", "cuda.context warn, cupy.kernel skip", "cuda.context", "another job"),
+        ("h200-x1-no-device", "device.files fail, cuda.context fail, gpu.count fail", "driver.responds", "uses no GPU"),
+    ],
+)
+def test_machines_that_were_busy_full_or_without_their_device(on, told, check, says):
+    found = results(captured(on))
+    assert ", ".join(f"{pair.split()[0]} {found[pair.split()[0]].verdict}" for pair in told.split(", ")) == told
+    assert says in found[check].text
+    assert on != "h200-x1-memory-full" or found["cuda.context"].blame == "job"
+
+
+def test_between_hosts():
+    document = captured(FOUR)
+    assert verdicts(document)["nccl.hosts"] == "skip"
+    document["sections"]["hosts"] = captured("h200-x4-hosts-first")["sections"]["hosts"]
+    found = results(document)["nccl.hosts"]
+    assert (found.verdict, "Socket" in found.text) == ("pass", True)
+    document["sections"]["hosts"]["ranks"]["0"]["results"][0]["wrong"] = 3
+    assert verdicts(document)["nccl.hosts"] == "fail"
+    document["sections"]["hosts"] = {"error": "unreachable", "message": "gpu1 did not hand out NCCL's id within 60 s"}
+    assert verdicts(document)["nccl.hosts"] == "fail"
+
+
+LOCK = lock_of(driver="580.159.04", cupy="14.2.0")
+ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("faults.json").read_text(encoding="utf-8"))
+
+
+def broken_by(row: dict[str, Any]) -> dict[str, Any]:
+    """The row's capture with its fault laid over."""
+    document = broken(row["on"], row.get("set"))
+    for gpu in row.get("lost", ()):
+        drop_gpu(document, gpu)
+    if "nvml" in row:
+        text, code, error = row["nvml"]
+        smi_says(document, text, code, error=error)
+    for gpu, figures in row.get("smi", {}).items():
+        for path, figure in figures.items():
+            set_smi(document, int(gpu), path, figure)
+    for path, value in row.get("replace", {}).items():
+        folder, _, name = path.rpartition("/")
+        at = found_at(document, folder)
+        assert value[0] in at[name], "the capture has nothing to replace"
+        at[name] = at[name].replace(*value, 1)
+    for path, value in row.get("append", {}).items():
+        found_at(document, path).append(value)
+    for path in row.get("remove", ()):
+        folder, _, name = path.rpartition("/")
+        del found_at(document, folder)[int(name)]
+    return document
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["fault"] for row in ROWS])
+def test_a_fault_changes_the_verdicts_that_it_should(row):
+    asked = row.get("wanted")
+    wanted = (Wanted(lock_of(**asked)) if "driver" in asked else Wanted(**asked)) if asked else None
+    document = broken_by(row)
+    found = results(document, wanted)
+    if "changes" in row:
+        assert differences(captured(row["on"]), document, wanted) == row["changes"]
+    for name, verdict in row.get("verdicts", {}).items():
+        assert found[name].verdict == verdict, name
+    if "all" in row:
+        assert {result.verdict for result in found.values()} == {row["all"]}
+    for name, texts in row.get("say", {}).items():
+        for text in texts:
+            assert text in found[name].text
+    for name, blame in row.get("blame", {}).items():
+        assert found[name].blame == blame
+    for name, figures in row.get("figures", {}).items():
+        assert [found[name].measured, found[name].expected] == figures
+
+
+@pytest.mark.parametrize("name", ["h200-x1-quick", "h200-x2-quick", "h200-x8-quick"])
+def test_a_healthy_machine_has_no_trouble(name):
+    found = verdicts(captured(name), Wanted(LOCK))
+    assert "fail" not in found.values()
+    assert [check for check, verdict in found.items() if verdict == "warn"] == ["driver.security"]  # as old as it is
+    assert found["gpu.count"] == found["driver.version"] == found["gpu.ecc"] == "pass"
+
+
+def test_without_a_driver_no_check_of_a_gpu_passes():
+    (row,) = [row for row in ROWS if row["fault"] == "no driver at all"]
+    found = verdicts(broken_by(row))
+    assert not [name for name, verdict in found.items() if verdict == "pass" and name.startswith(("gpu.", "pcie.", "nvlink."))]  # fmt: skip
+
+
+def test_the_lock_that_apply_recorded_is_what_is_wanted():
+    """Nobody has to name it: the host's own record says which driver it should have."""
+    document = captured("h200-x1-quick")
+    document["facts"]["state"] = {"lock": {"stack": stack_document(driver="580.178.04"), "wanted": {}}}
+    found = results(document)["driver.version"]
+    assert (found.verdict, found.expected) == ("fail", "580.178.04")
+    assert verdicts(document, Wanted(lock_of(driver="580.159.04")))["driver.version"] == "pass"
