@@ -35,12 +35,13 @@ OURS = re.compile(
 RULES = {"cuda": (AMD, NO_GPU, TRIED), "pytorch": (AMD, NO_GPU), "libraries": (AMD, NO_GPU), "nccl": (AMD,)}
 MODULE = re.compile(
     r"/var/lib/dkms/[\w.+-]+/|\bdkms (?:build|install|add)\b[^\n]{0,40} (?:-m )?[A-Za-z][\w.+-]*/?\d?|\b[\w+]+-dkms\b"
-    r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+"
+    r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+|\w: (?:disagrees about|version magic)|insert (?:module )?['/]"
 )
-"""A line that names the module of a build."""
-NVIDIA = re.compile(r"nvidia|nvrm|\bnv-", re.IGNORECASE)
-NEAR = {"dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed"}
-"""Causes whose words occur in the build of any module: the lines around decide which module it is."""
+"""A line that names a module."""
+_BUILDS = ("build-failed", "headers-missing", "kernel-too-new", "compiler-missing")
+NVIDIA = re.compile(r"nvidia|nvrm|\bnv(?:-|hda|_peer)", re.IGNORECASE)
+NEAR = {"module-wrong-kernel", "dpkg-failed", *(f"dkms-{what}" for what in _BUILDS)}
+"""Causes whose words occur with any module: the lines around decide which module it is."""
 
 
 def another_module(cause: str, near: str) -> bool:
@@ -57,7 +58,6 @@ def foreign(area: str, line: str) -> bool:
 
 
 _PIECE = 16 * 1024
-_WIDTHS = (("Q", 8), ("I", 4))
 
 
 class _Words:
@@ -93,7 +93,7 @@ class Literals:
         self._overlap = (max(map(len, texts), default=0) // 8 + 1) * 8
         left = dict(enumerate(texts))
         self._words = []
-        for code, width in _WIDTHS:
+        for code, width in (("Q", 8), ("I", 4)):
             long = {number: text for number, text in left.items() if len(text) >= 2 * width - 1}
             left = {number: text for number, text in left.items() if number not in long}
             self._words.append(_Words(code, width, long))
