@@ -1,9 +1,13 @@
 """Controller bundles: a folder of wheels for new machines, with a manifest that has the digest of every file."""
 
+import ctypes
 import hashlib
+import os
 import shutil
+import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -11,8 +15,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from gpusetup import __version__
 from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
-from gpusetup.drive.rundir import write_whole
-from gpusetup.errors import BadInputError
+from gpusetup.drive.rundir import alone, write_whole
+from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model import Reading, must_be
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 from gpusetup.model.platforms import OsRelease
@@ -34,39 +38,87 @@ BESIDE = ("3.12", "3.11")
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
     """Make the folder, completely or not at all; an existing one is replaced only if it is a bundle."""
     out = out.resolve()
-    new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
-    _clear(out, new, old)
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
         why = "contains other files" if out.is_dir() else "is not a folder"
         raise BadInputError("GS-713", f"{out} {why}", path=str(out))
-    wheels = new / "wheels"
     try:
-        wheels.mkdir(parents=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with alone_on(out, "makes the bundle"), replaced(out) as new:
+            wheels = new / "wheels"
+            wheels.mkdir()
+            pip, sets = controller_wheels(wheels, pythons=pythons, archs=archs)
+            files = {
+                str(path.relative_to(new)): BundledFile(sha256=digest_of(path), size=path.stat().st_size)
+                for path in sorted(wheels.iterdir())
+            }
+            before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
+            manifest = numbered(Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files), before)
+            write_manifest(new / MANIFEST, manifest)
     except OSError as error:
         raise BadInputError("GS-713", f"cannot make {out}: {error.strerror}", path=str(out)) from error
-    try:
-        pip, sets = controller_wheels(wheels, pythons=pythons, archs=archs)
-        files = {
-            str(path.relative_to(new)): BundledFile(sha256=digest_of(path), size=path.stat().st_size)
-            for path in sorted(wheels.iterdir())
-        }
-        before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
-        manifest = numbered(Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files), before)
-        write_manifest(new / MANIFEST, manifest)
-        if out.exists():
-            out.rename(old)
-        new.rename(out)
-    finally:
-        _clear(out, new, old)
     return manifest
 
 
-def _clear(out: Path, new: Path, old: Path) -> None:
-    """Delete the leftovers of a run; move a bundle back that it moved aside and did not replace."""
-    if old.exists() and not out.exists():
-        old.rename(out)
+def alone_on(out: Path, act: str) -> AbstractContextManager[None]:
+    """Lock a bundle or mirror, next to its folder, which is replaced."""
+    taken = PreflightError("GS-785", f"another gpusetup {act} {out}")
+    return alone(out.with_name(f".{out.name}.lock"), taken)
+
+
+_LINGER = 10.0
+"""Seconds for which the programs of a killed run may still write into what it left."""
+_HERE, _SWAP = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
+
+
+@contextmanager
+def replaced(place: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces `place` at the end; until then `place` is the old one, even after a kill."""
+    new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
+    if old.is_dir() and not place.exists():
+        old.rename(place)  # an earlier run was killed between two renames
+    end = time.monotonic() + _LINGER
     for folder in (new, old):
-        shutil.rmtree(folder, ignore_errors=True)
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=time.monotonic() < end)
+            time.sleep(0.01)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        put_in_place(new, place)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def put_in_place(new: Path, place: Path) -> None:
+    """Move a folder, whose files reach the disk first, to `place`; it gets owner and mode of the one that was there."""
+    old = place.with_name(f".{place.name}.old")
+    opened = os.open(new, os.O_RDONLY)
+    ctypes.CDLL(None).syncfs(opened)
+    os.close(opened)
+    if place.exists():
+        before = place.stat()
+        with suppress(PermissionError):
+            os.chown(new, before.st_uid, before.st_gid)
+        new.chmod(stat.S_IMODE(before.st_mode))
+    if not place.exists():
+        new.rename(place)
+    elif _swapped(new, place):
+        shutil.rmtree(new, ignore_errors=True)
+    else:
+        place.rename(old)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _swapped(one: Path, other: Path) -> bool:
+    """Swap two folders in one step; return False if kernel or file system cannot."""
+    try:
+        swap = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)
 
 
 def controller_wheels(

@@ -1,12 +1,10 @@
 """Runs the bootstrap to a final state, recording each state first; re-checks finished machines; sends reports."""
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, answer_of, boot
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
-from gpusetup.drive.rundir import write_whole
+from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import PreflightError
 from gpusetup.model import UNDECODED
 from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
@@ -38,7 +36,7 @@ def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_F
     """Write the status, then the login message; errors of the message are ignored."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, msgspec.json.format(msgspec.json.encode(status), indent=1) + b"\n")
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         login.parent.mkdir(exist_ok=True)
         write_whole(login, (message(status) + "\n").encode())
 
@@ -65,18 +63,11 @@ def message(status: Status) -> str:
     return f"{step}; do not shut down (gpusetup cloud-init status --wait)"
 
 
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock; raise if another process has it. The kernel frees it when the process ends."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PreflightError(
-                "GS-744", "another bootstrap is running on this machine", note="nothing was changed"
-            ) from error
-        yield
+def alone_on_machine(home: Path, what: str = "bootstrap", hint: str = "") -> AbstractContextManager[None]:
+    """Lock this machine's bootstrap or pull; raise if another process has it."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = f"another {what} is running on this machine"
+    return alone(home / "lock", PreflightError("GS-744", text, note="nothing was changed", hint=hint))
 
 
 TOKEN_FILE = Path("/etc/gpusetup/callback.token")
@@ -145,7 +136,7 @@ def bootstrap(config: Config, log: Callable[[str], None], *, asks: bool = False)
     `asks`: the machine is in use, so a needed reboot stays pending.
     """
     effects, callback = Effects(config, log), Callback(config.callback)
-    with alone(HOME / "lock"):
+    with alone_on_machine(HOME):
         with suppress(OSError):
             RESERVE.write_bytes(b"\0" * 65536)
         effects.prepare()
@@ -204,7 +195,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
         log(f"re-check: {reason}")
         return bootstrap(config, log, asks=True)
     callback = Callback(config.callback)
-    with alone(HOME / "lock"):
+    with alone_on_machine(HOME):
         _, text = Effects(config, log).gpusetup("drift")
         found = _drift(text)
         if found is None:

@@ -184,6 +184,7 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
         )
     if arguments.timer:
         return _timed(arguments)
+    from gpusetup.bootstrap.bundle import alone_on
     from gpusetup.cli.bundle import Progress
     from gpusetup.matrix.load import data_home
     from gpusetup.matrix.load import matrix as load_matrix
@@ -210,7 +211,7 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
     ]
     out = Path(arguments.out) if arguments.out else Path()
     mirroring.require_limit(out, selections, room)
-    with nullcontext() if key is None else mirroring.alone(out):
+    with nullcontext() if key is None else alone_on(out, "renews the mirror"):
         for chosen in selections:
             came, went = (None, None) if key is None else mirroring.keep(out, chosen, key, Progress())
             found.append(

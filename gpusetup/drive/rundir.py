@@ -187,6 +187,36 @@ def occupy(home: Path, hosts: Iterable[str], command: str) -> Iterator[None]:
         held.close()
 
 
+@contextmanager
+def alone(place: Path, taken: PreflightError) -> Iterator[None]:
+    """Lock a folder, or a file that exists only meanwhile; raise `taken` if another process has it.
+
+    The kernel frees it however the process ends. A network file system may have no locks.
+    """
+    folder = place.is_dir()
+    held = os.open(place, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not _locked(held, place):
+            raise taken
+        try:
+            yield
+        finally:
+            if not folder:
+                place.unlink(missing_ok=True)
+    finally:
+        os.close(held)
+
+
+def _locked(held: int, place: Path) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(held), place.stat())  # else its last holder deleted it
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
+
+
 def _claim(path: Path) -> dict[str, Any] | None:
     """Return the claim of a live process; delete the file of a dead one and return None."""
     try:

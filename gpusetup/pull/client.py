@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpusetup import __version__
 from gpusetup.bootstrap.effects import HOME as WORK
 from gpusetup.bootstrap.effects import Effects, answer_of, boot_id, outcome_of_apply
-from gpusetup.bootstrap.run import alone
+from gpusetup.bootstrap.run import alone_on_machine
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import write_whole
@@ -80,7 +80,7 @@ class _Outcome(NamedTuple):
 def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bool]:
     """Pull once; return the report, and whether the collector took it."""
     home = settings.home
-    with alone(home / "lock"):
+    with alone_on_machine(home, "pull", "wait for it"):
         begun, clock = datetime.now(timezone.utc), time.monotonic()
         kept, notes = _load(home), list[str]()
         offer, kept, trouble = _offer(settings, kept, notes)
@@ -208,7 +208,7 @@ def _change(
         log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
         write_whole(settings.home / "lock.json", msgspec.json.encode(offer.lock))
         effects = Effects(Config(source="", manifest_sha256="", variables=settings.variables), log)
-        with alone(WORK / "lock"):
+        with alone_on_machine(WORK):
             words = ("--lock", str(settings.home / "lock.json"), "--verify", "always", "--reboot", "never")
             done, text = effects.gpusetup("apply", *words)
         outcome, changed = _outcome_of(done.code, text, timed_out=done.timed_out)

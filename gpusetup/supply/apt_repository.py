@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gpusetup.bootstrap.bundle import replaced
 from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
@@ -21,7 +22,7 @@ from gpusetup.model.package import Package, Source
 from gpusetup.model.record import Arch
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.requests import CODENAMES
-from gpusetup.supply.fetching import Pool, Wanted, replaced
+from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.root import Entry, Extras, Need, Root
 from gpusetup.supply.signing import Signer
 

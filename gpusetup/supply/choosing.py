@@ -84,8 +84,7 @@ def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
     """Add wheels to a folder, and list all of its wheels on a page that pip and uv read (--find-links)."""
     folder.mkdir(parents=True, exist_ok=True)
     for item in files:
-        if not (folder / item.name).is_file():
-            pool.lay(item.sha256, folder / item.name)
+        pool.lay(item.sha256, folder / item.name)
     names = sorted(path.name for path in folder.glob("*.whl"))
     links = "".join(f'<a href="{quote(name)}">{html.escape(name)}</a><br>\n' for name in names)
     write_whole(folder / "index.html", f"<!DOCTYPE html>\n<title>wheels</title>\n{links}".encode())

@@ -1,15 +1,12 @@
-"""Fetch files into a pool, and publish folders of them: the new one takes the old one's place in one step."""
+"""Fetch files into a pool, and lay them into other folders."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import hashlib
 import os
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event
@@ -23,7 +20,7 @@ from gpusetup.content import host_code
 from gpusetup.errors import HostFailedError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from requests import Session
 
@@ -55,18 +52,17 @@ class Wanted(NamedTuple):
 class Pool:
     """A folder of complete files, named by digest; `.part` has incomplete ones.
 
-    `known`: files elsewhere by their digest, which are not fetched again.
+    `known`: path, digest and size of files elsewhere, which are not fetched again if they are whole.
     """
 
-    def __init__(self, folder: Path, known: dict[str, Path] | None = None) -> None:
+    def __init__(self, folder: Path, known: Iterable[tuple[Path, str, int]] = ()) -> None:
         self.folder = folder
-        self.known = known or {}
+        self.known = {sha256: path for path, sha256, size in known if path.is_file() and path.stat().st_size == size}
         (folder / ".part").mkdir(parents=True, exist_ok=True)
 
     def path(self, sha256: str) -> Path:
         """Return where a file is, or will be."""
-        known = self.known.get(sha256)
-        return known if known is not None and known.is_file() else self.folder / sha256[:2] / sha256
+        return self.known.get(sha256) or self.folder / sha256[:2] / sha256
 
     def lacking(self, files: Iterable[Wanted]) -> list[Wanted]:
         """Return the files to fetch, each once."""
@@ -192,45 +188,6 @@ def _digest(path: Path) -> hashlib._Hash:
     return digest
 
 
-_LINGER = 10.0
-"""Seconds for which the programs of a killed run may still write into what it left."""
-_HERE, _SWAP = -100, 2
-"""AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
-
-
-@contextmanager
-def replaced(place: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces `place` at the end; until then `place` is the old one, even after a kill."""
-    new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
-    if old.is_dir() and not place.exists():
-        old.rename(place)  # an earlier run was killed between two renames
-    end = time.monotonic() + _LINGER
-    for folder in (new, old):
-        while folder.exists():
-            shutil.rmtree(folder, ignore_errors=time.monotonic() < end)
-            time.sleep(0.01)
-    new.mkdir(parents=True)
-    try:
-        yield new
-        put_in_place(new, place)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-
-
-def put_in_place(new: Path, place: Path) -> None:
-    """Move a folder to `place` and delete the folder that was there."""
-    old = place.with_name(f".{place.name}.old")
-    if not place.exists():
-        new.rename(place)
-    elif _swapped(new, place):
-        shutil.rmtree(new, ignore_errors=True)
-    else:
-        place.rename(old)
-        new.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def laid(source: Path, target: Path) -> None:
     """Hard-link a file to another place, or copy it where the file system cannot."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -239,12 +196,3 @@ def laid(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _swapped(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; return False if kernel or file system cannot."""
-    try:
-        swap = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError):
-        return False
-    return bool(swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)

@@ -4,14 +4,12 @@ apt, dnf or zypper verifies the index with NVIDIA's key, each file is compared w
 signs the selection. While NVIDIA publishes, index and files disagree: gpusetup retries and never mirrors a part.
 """
 
-import fcntl
 import fnmatch
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of, directory_of, family_for, repository_of
 from gpusetup.components.judge import versions
 from gpusetup.drive.causes import counted
-from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.errors import BadInputError, UnreachableError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
@@ -122,25 +120,13 @@ def require_limit(out: Path, selections: Iterable[Selection], room: int | None) 
         )
 
 
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Lock a mirror: a timer and a person would delete each other's files."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PreflightError("GS-785", f"another gpusetup renews the mirror {out}") from error
-        yield
-
-
 def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, int], None]) -> tuple[int, int]:
     """Fetch new files and publish the selection; return how many files were added and removed."""
     place = out / selection.place
     repository = selection.kind.repository
     before = repository.read(place)
-    known = {entry.file.sha256: place / repository.file_name(entry.file) for entry in before}
     out.mkdir(parents=True, exist_ok=True)
+    known = ((place / repository.file_name(entry.file), entry.file.sha256, entry.file.size) for entry in before)
     pool = Pool(out / ".pool", known)
     files = [entry.file for entry in selection.entries]
     came = len(pool.lacking(files))

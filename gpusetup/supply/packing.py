@@ -1,23 +1,22 @@
 """A bundle as one file, or as parts that fit a medium; written and read as a stream, without a second copy on disk."""
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
-from gpusetup.drive.rundir import write_whole
+from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, put_in_place, read_manifest
+from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import BadInputError, PreflightError, wrong_field
 from gpusetup.model import UNDECODED
 from gpusetup.model.bundle import BundledFile, Manifest, Since
-from gpusetup.supply.fetching import laid, put_in_place, require_space
+from gpusetup.supply.fetching import laid, require_space
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.signing import Asked, before_in, examine_order, keep, prove
 
@@ -140,7 +139,7 @@ def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Aske
     """
     parts, out = parts_of(first), out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    with alone(out, PreflightError("GS-785", f"another gpusetup unpacks into {out}")):
         return _renewed(first, parts, out, tell, asked)
 
 
@@ -171,21 +170,6 @@ def _renewed(first: Path, parts: list[Path], out: Path, tell: Callable[[int, int
     put_in_place(coming, out)
     keep(out, read_manifest(out / MANIFEST)[0], *who)
     return came
-
-
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Raise while another command unpacks into the folder; a network file system may have no such lock."""
-    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with contextlib.suppress(OSError):
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise PreflightError("GS-785", f"another gpusetup unpacks into {out}") from error
-        yield
-    finally:
-        os.close(folder)
 
 
 def _unpacked(

@@ -14,11 +14,11 @@ from typing import IO, Any, cast
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
 
-from gpusetup.bootstrap.bundle import digest_of
+from gpusetup.bootstrap.bundle import digest_of, replaced
 from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
-from gpusetup.supply.fetching import Pool, Wanted, replaced
+from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.parts import zstd
 from gpusetup.supply.root import Entry, Extras, Need
 from gpusetup.supply.signing import Signer, fingerprints_of

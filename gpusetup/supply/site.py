@@ -4,11 +4,9 @@ A folder serves several releases; each run adds one. Files that exist by their d
 command resumes an interrupted run; manifest.json is written last and names every file.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -18,18 +16,20 @@ from gpusetup.bootstrap.bundle import (
     KEY,
     MANIFEST,
     SIGNATURE,
+    alone_on,
     controller_wheels,
     digest_of,
     numbered,
     read_manifest,
+    replaced,
     write_manifest,
 )
 from gpusetup.components.judge import versions
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.supply.choosing import Supply, lay_links
 from gpusetup.supply.cyclonedx import bill_of
-from gpusetup.supply.fetching import Pool, laid, replaced
+from gpusetup.supply.fetching import Pool, laid
 from gpusetup.supply.root import Entry
 from gpusetup.supply.rpm_repository import known_by, sign_unsigned
 from gpusetup.supply.signing import Signer, fingerprints_of
@@ -48,12 +48,16 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
     The new folder is made next to the old one and swapped in one step: hosts see the old or the new bundle.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _alone(out):
+    _examine(out)
+    with alone_on(out, "makes the bundle"):
+        (out / ".pool").mkdir(exist_ok=True)
         before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
-        known = {file.sha256: out / name for name, file in before.files.items()} if before is not None else {}
-        pool = Pool(out / ".pool", known)
+        files = before.files.items() if before is not None else ()
+        pool = Pool(out / ".pool", ((out / name, file.sha256, file.size) for name, file in files))
         there = before.systems.values() if before is not None else ()
-        signed = {theirs: ours for system in there for theirs, ours in system.sign_unsigned.items() if ours in known}
+        signed = {
+            theirs: ours for system in there for theirs, ours in system.sign_unsigned.items() if ours in pool.known
+        }
         supply = supply._replace(packages=known_by(supply.packages, pool, signed))
         pool.fetch(supply.files(), tell)
         repository = supply.kind.repository
@@ -97,7 +101,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             systems = {**elsewhere, supply.name: system}
             pip, sets = _with_controller(new, pool, before, supply)
             _prune(new, systems, pool)
-            digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
+            digests = {name: file.sha256 for name, file in files}
             digests |= {
                 f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256 for entry in published
             }
@@ -149,8 +153,7 @@ def _carry(out: Path, new: Path, *, without: Iterable[str]) -> None:
             shutil.copyfile(path, new / name)
 
 
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _examine(out: Path) -> None:
     if any(out.iterdir()) and not ((out / MANIFEST).is_file() or (out / ".pool").is_dir()):
         raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     if os.path.ismount(out):
@@ -158,20 +161,6 @@ def _alone(out: Path) -> Iterator[None]:
             "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of an old one",
             path=str(out), hint=f"give a folder on it: --out {out}/site",
         )  # fmt: skip
-    # The lock is next to the folder, because the folder is replaced.
-    with out.with_name(f".{out.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
-        except OSError as error:
-            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}") from error
-        if not mine:  # the last holder deleted it: another command may lock a new file
-            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}")
-        try:
-            (out / ".pool").mkdir(exist_ok=True)
-            yield
-        finally:
-            Path(lock.name).unlink(missing_ok=True)
 
 
 def _with_controller(

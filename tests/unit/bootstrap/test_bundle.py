@@ -17,7 +17,7 @@ from gpusetup.bootstrap.effects import fetch_lock
 from gpusetup.bootstrap.userdata import Config, read_config
 from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.drive.runner import Finished
-from gpusetup.errors import BadInputError, HostFailedError
+from gpusetup.errors import BadInputError, HostFailedError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
 from tests.flaky import CONTENT, serving
 from tests.refusals import refused
@@ -61,6 +61,8 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
 
 def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made, monkeypatch):
     monkeypatch.setattr(bundle, "own_wheel", lambda _folder: 1 / 0)
+    with bundle.alone_on(made, "makes"), pytest.raises(PreflightError, match="another gpusetup"):
+        bundle.make_controller_bundle(made, pythons=("3.11",), archs=("x86_64",))
     made.rename(made.with_name(f".{made.name}.old"))
     with pytest.raises(ZeroDivisionError):
         bundle.make_controller_bundle(made, pythons=("3.11",), archs=("x86_64",))

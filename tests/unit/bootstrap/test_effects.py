@@ -66,11 +66,11 @@ def test_a_status_survives_whatever_is_on_disk(tmp_path):
 
 
 def test_two_runs_never_meet(tmp_path):
-    with run.alone(tmp_path / "lock"):
-        with pytest.raises(PreflightError) as caught, run.alone(tmp_path / "lock"):
+    with run.alone_on_machine(tmp_path):
+        with pytest.raises(PreflightError, match="another pull is") as caught, run.alone_on_machine(tmp_path, "pull"):
             pass
         assert caught.value.reference == "GS-744"
-    with run.alone(tmp_path / "lock"):
+    with run.alone_on_machine(tmp_path):
         pass
 
 

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from gpusetup.bootstrap import bundle
 from gpusetup.content import host_code
 from gpusetup.errors import HostFailedError, UnreachableError
 from gpusetup.supply import fetching
@@ -122,10 +123,12 @@ def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
 def test_a_name_is_a_link_and_known_files_are_used(tmp_path):
     old = tmp_path / "old.deb"
     old.write_bytes(CONTENT)
-    pool = Pool(tmp_path / "pool", {DIGEST: old})
+    pool = Pool(tmp_path / "pool", [(old, DIGEST, len(CONTENT))])
     assert pool.lacking([wanted("http://nowhere.invalid/x")]) == []
     pool.lay(DIGEST, tmp_path / "new/a.deb")
     assert (tmp_path / "new/a.deb").stat().st_ino == old.stat().st_ino
+    cut = Pool(tmp_path / "pool", [(old, DIGEST, len(CONTENT) + 1)])
+    assert cut.lacking([wanted("http://nowhere.invalid/x")])
 
 
 def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(tmp_path, monkeypatch):
@@ -138,7 +141,17 @@ def test_what_programs_of_a_killed_run_still_write_does_not_stop_the_next(tmp_pa
             left.mkdir(exist_ok=True)
             (left / late.pop()).touch()
 
-    monkeypatch.setattr(fetching.shutil, "rmtree", deleted)
-    with fetching.replaced(tmp_path / "site") as new:
+    monkeypatch.setattr(bundle.shutil, "rmtree", deleted)
+    with bundle.replaced(tmp_path / "site") as new:
         assert list(new.iterdir()) == []
     assert (tmp_path / "site").is_dir()
+
+
+def test_a_new_folder_is_as_open_as_the_old_one(tmp_path):
+    place = tmp_path / "site"
+    place.mkdir()
+    place.chmod(0o2750)
+    with bundle.replaced(place) as new:
+        (new / "a").touch()
+    assert place.stat().st_mode & 0o7777 == 0o2750
+    assert (place / "a").is_file()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jsonschema
 import pytest
 
+from gpusetup.bootstrap.bundle import alone_on
 from gpusetup.cli.export import schema_of
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
@@ -14,7 +15,7 @@ from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
 from gpusetup.supply.fetching import Wanted
-from gpusetup.supply.mirroring import alone, keep, look, require_limit, select
+from gpusetup.supply.mirroring import keep, look, require_limit, select
 from gpusetup.supply.root import Entry
 from gpusetup.supply.signing import Signer, signer
 from tests.unit.supply import rpms
@@ -170,7 +171,9 @@ def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upst
     with pytest.raises(BadInputError, match="more than --room allows"):
         require_limit(tmp_path, [chosen, other], chosen.size)
     place = tmp_path / "mirror"
-    with alone(place), pytest.raises(PreflightError, match="another gpusetup renews"), alone(place):
+    taken = pytest.raises(PreflightError, match="another gpusetup renews")
+    with alone_on(place, "renews"), taken, alone_on(place, "renews"):
         pass
-    with alone(place):
-        assert (place / ".lock").is_file()
+    with alone_on(place, "renews"):
+        pass
+    assert list(tmp_path.glob(".mirror*")) == []

@@ -14,12 +14,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, write_manifest
+from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, replaced, write_manifest
 from gpusetup.cli.export import schema_of
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
 from gpusetup.supply import parts as parts_module
-from gpusetup.supply.fetching import replaced
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import _answer
 from tests.refusals import refused

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from gpusetup.bootstrap.bundle import check_bundle, read_manifest, write_manifest
+from gpusetup.bootstrap.bundle import alone_on, check_bundle, read_manifest, write_manifest
 from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.python.environments import with_one_driver
+from gpusetup.drive import rundir
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
@@ -146,10 +147,22 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path, supply, key):
 
 
 def test_a_lock_that_was_deleted_meanwhile_is_nobodys(tmp_path, monkeypatch):
-    monkeypatch.setattr(site.fcntl, "flock", lambda lock, _how: Path(lock.name).unlink())
-    (tmp_path / "out").mkdir()
-    with pytest.raises(PreflightError, match="another gpusetup"), site._alone(tmp_path / "out"):
+    out = tmp_path / "out"
+    monkeypatch.setattr(rundir.fcntl, "flock", lambda _lock, _how: (tmp_path / ".out.lock").unlink())
+    with pytest.raises(PreflightError, match="another gpusetup"), alone_on(out, "makes"):
         pass
+
+
+def test_a_wheel_of_another_content_and_the_same_name_takes_its_place(tmp_path, supply, key):
+    out = tmp_path / "site"
+    add_system(out, supply, key, nothing)
+    (tmp_path / "rebuilt").write_bytes(b"rebuilt")
+    anew = supply.wheels[0]._replace(
+        url=f"file://{tmp_path}/rebuilt", size=7, sha256=hashlib.sha256(b"rebuilt").hexdigest()
+    )
+    add_system(out, supply._replace(wheels=(anew, *supply.wheels[1:])), key, nothing)
+    check_bundle(out)
+    assert (out / "python" / anew.name).read_bytes() == b"rebuilt"
 
 
 @pytest.fixture
