@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from gpusetup.cli.main import main
 from tests.stored import stored_rows
 
 GPUSETUP = f"{shlex.quote(sys.executable)} -m gpusetup"
@@ -85,15 +84,6 @@ def test_bad_input_is_refused_in_words(words, code, told, tmp_path):
     assert found[0] == code, found
     assert told in found[2], found
     assert "error: " not in found[2] or "\nhint: " in found[2] or code == 2, found
-
-
-@pytest.mark.parametrize(
-    "words", [["resolve", "torch"], ["resolve", "torch", "--format", "json"], ["lock", "--gpu", "t4"]]
-)
-def test_the_folder_of_an_output_file_is_made(words, tmp_path):
-    out = tmp_path / "new" / "below" / "answer"
-    assert main([*words, "--out", str(out)]) == 0
-    assert out.read_text()
 
 
 def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path):

@@ -56,6 +56,7 @@ def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart
         # the last word of a command finds it
         ("mirror", "`gpusetup bundle mirror`"), ("history", "`gpusetup fleet history`"),
         ("schema", "`gpusetup export schema`"), ("apply hosts.ini stray", "stray"),
+        ("matrix --format xml", "invalid choice: 'xml'"), ("why", "required: NAME"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(words, suggestion):

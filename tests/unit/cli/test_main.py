@@ -64,7 +64,7 @@ def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands
 
 UNREAD = {
     "resolve torch --gpu no-such-gpu": 3, "resolve torch --gpu no-such-gpu --format json": 3,
-    "why-not cuda=13.1 --gpu v100": 4, "matrix torch==9.*": 4, "matrix --data": 0, "matrix gpu": 0,
+    "why-not cuda=13.1 --gpu v100": 4, "matrix torch==9.*": 4, "matrix --data": 0, "matrix cuda --format json": 0, "matrix gpu": 0,
     "doctor gibberish-that-nobody-printed": 3, "doctor --list": 2, "facts absent.ini": 3, "plan absent.ini": 3,
     "verify --from absent.json": 3, "fleet": 0, "fleet history nobody": 3, "no-such-command": 2,
     "lock torch --no-such-option": 2, "resolve --help": 0, "--help": 0, "--version": 0, "": 0,
