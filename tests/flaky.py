@@ -5,8 +5,23 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 CONTENT = b"a lock, or a wheel" * 500
+
+
+@contextlib.contextmanager
+def listening(handler: Any) -> Iterator[Any]:
+    """Yield a server on a port of this machine, with its `url`, that logs nothing, until the end of the test."""
+    handler.log_message = lambda *_: None
+    web: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    web.daemon_threads, web.url = True, f"http://127.0.0.1:{web.server_port}"
+    threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield web
+    finally:
+        web.shutdown()
+        web.server_close()
 
 
 class Flaky(http.server.BaseHTTPRequestHandler):
@@ -68,8 +83,6 @@ class Flaky(http.server.BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):  # the other side had enough of it
             super().handle()
 
-    def log_message(self, *_: object) -> None: ...
-
 
 class Site:
     """A server and what it was asked."""
@@ -91,11 +104,5 @@ class Site:
 def serving() -> Iterator[Site]:
     """One server, until the end of the test."""
     handler = type("Handler", (Flaky,), {"words": ["whole"], "asked": [], "spans": [], "content": {}})
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    web.daemon_threads = True
-    threading.Thread(target=web.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield Site(handler, f"http://127.0.0.1:{web.server_port}")
-    finally:
-        web.shutdown()
-        web.server_close()
+    with listening(handler) as web:
+        yield Site(handler, web.url)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -136,3 +137,19 @@ def _no_service_starts() -> Iterator[None]:
             POLICY.unlink(missing_ok=True)
         for link in set(UNITS.glob("*.wants/*")) - before:
             link.unlink(missing_ok=True)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and has not ended; one that nobody has waited for yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    """Whether a process ends in this time."""
+    until = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not alive(pid)

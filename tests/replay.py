@@ -2,15 +2,16 @@
 
 import contextlib
 import hashlib
-import http.server
 import io
 import json
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+
+from tests.flaky import listening
 
 CAPTURED = Path(__file__).parent / "fixtures" / "index"
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -85,7 +86,7 @@ def sdist(name: str, version: str, text: str) -> bytes:
 def serving() -> Iterator[Replay]:
     replay = Replay()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -116,14 +117,6 @@ def serving() -> Iterator[Replay]:
 
         do_HEAD = do_GET  # noqa: N815
 
-        def log_message(self, *_: object) -> None: ...
-
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    web.daemon_threads = True
-    threading.Thread(target=web.serve_forever, args=(0.05,), daemon=True).start()
-    replay.url = f"http://127.0.0.1:{web.server_port}"
-    try:
+    with listening(Handler) as web:
+        replay.url = web.url
         yield replay
-    finally:
-        web.shutdown()
-        web.server_close()

@@ -12,6 +12,7 @@ import pytest
 
 from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.runner import Process
+from tests.programs import gone
 
 PLAY = """
 - hosts: all
@@ -57,18 +58,6 @@ def ended(child):
 
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def gone(pid):
-    until = time.monotonic() + 10.0
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_playbooks_are_children_of_one_server_each_with_its_own_environment_channels_and_folder(

@@ -3,11 +3,11 @@
 import errno
 import fcntl
 import hashlib
-import http.server
 import json
 import multiprocessing
 import threading
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from gpusetup.bootstrap.run import Callback
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import Problem, Status
+from tests.flaky import listening
 
 STATUS = begin(None, Moment("2026-01-01T00:00:00Z", "b"))
 
@@ -134,7 +135,7 @@ def test_cloud_init_is_waited_for(tmp_path):
     assert effects.wait_for_cloud_init(10, run_dir, tick=0.01) is None
 
 
-class Server(http.server.BaseHTTPRequestHandler):
+class Server(BaseHTTPRequestHandler):
     seen: list[tuple[str | None, bytes]]
     fail: int
     content: bytes
@@ -158,17 +159,13 @@ class Server(http.server.BaseHTTPRequestHandler):
         if not broken and self.command == "GET":
             self.wfile.write(type(self).content)
 
-    def log_message(self, *_: object) -> None: ...
-
 
 @pytest.fixture
 def served():
     handler = type("Handler", (Server,), {"seen": [], "fail": 0, "content": b"lock", "answers": threading.Event()})
     handler.answers.set()
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    yield handler, f"http://127.0.0.1:{web.server_port}/x"
-    web.shutdown()
+    with listening(handler) as web:
+        yield handler, f"{web.url}/x"
 
 
 def test_the_callback_retries_and_carries_the_token(served, tmp_path):

@@ -17,6 +17,7 @@ from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
 from gpusetup.errors import PreflightError
 from gpusetup.model.fleet import AuditWho
+from tests.refusals import refused
 from tests.stored import stored
 
 RULES = stored("policy_rules.txt")
@@ -110,10 +111,8 @@ def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place, harm, t
         (place if harm == "file" else place.parent).chmod(0o777)
     else:
         place.write_text("[[allow]\n" if harm == "text" else '[[allow]]\nwhom = ["alice"]\n')
-    with pytest.raises(PreflightError) as refused:
+    with refused(PreflightError, "GS-943", hint="root"):
         permitted("apply", Reach(), {"GPUSETUP_STATE": str(tmp_path / "state")}, place)
-    assert refused.value.reference == "GS-943"
-    assert "root" in refused.value.hint
 
 
 def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(

@@ -17,6 +17,7 @@ import pytest
 from gpusetup.drive import callback
 from gpusetup.drive.runner import Finished, descendants, end_all, run, stream, stream_all
 from gpusetup.errors import BadInputError
+from tests.programs import gone
 from tests.refusals import refused
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -25,13 +26,6 @@ DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint
 
 def python(code):
     return [sys.executable, "-c", code]
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_output_code_and_channels_are_kept_apart():
@@ -78,10 +72,7 @@ def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path):
     assert done.timed_out
     assert not done.ok
     assert time.monotonic() - started < 40
-    gone = time.monotonic() + 20
-    while alive(int(child.read_text())) and time.monotonic() < gone:
-        time.sleep(0.05)
-    assert not alive(int(child.read_text()))
+    assert gone(int(child.read_text()))
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_us():

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from gpusetup.content import host_code
+from tests.programs import gone
 
 package = host_code("gpu_probe.host")
 
@@ -194,16 +195,4 @@ def test_a_hanging_command_is_ended_with_its_children(tmp_path):
     assert answer["rc"] is None
     assert "no answer within 0.5 s" in answer["why"]
     for pid in pids.read_text().split():
-        for _wait in range(50):
-            if not _alive(int(pid)):
-                break
-            time.sleep(0.05)
-        assert not _alive(int(pid)), f"process {pid} was left behind"
-
-
-def _alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as handle:
-            return handle.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+        assert gone(int(pid)), f"process {pid} was left behind"

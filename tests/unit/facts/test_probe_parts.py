@@ -1,12 +1,13 @@
 """The parts of the probe that read text: one small machine per case, built in a folder."""
 
 import gzip
-import lzma
 import struct
 
 import pytest
 
 from gpusetup.content import host_code
+from tests.lab.repository.elf import module
+from tests.unit.facts.signing import efi_list
 
 system, kernels, modules, drivers, firmware, package, facts = (
     host_code(f"gpu_probe.{part}") for part in ("system", "kernels", "modules", "drivers", "firmware", "host", "facts")
@@ -101,19 +102,6 @@ def test_the_compiler_of_the_kernel(text, compiler):
     assert kernels._compiler(text) == compiler
 
 
-def elf_with_modinfo(fields):
-    """A 64-bit ELF file with nothing but a .modinfo section."""
-    info = b"\x00".join(f"{key}={value}".encode() for key, value in fields) + b"\x00"
-    names = b"\x00.modinfo\x00.shstrtab\x00"
-    body = info + names
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 3, 2)
-    sections = bytes(64)
-    sections += struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, 64, len(info), 0, 0, 1, 0)
-    sections += struct.pack("<IIQQQQIIQQ", 10, 3, 0, 0, 64 + len(info), len(names), 0, 0, 1, 0)
-    return header + body + sections
-
-
 @pytest.mark.parametrize(
     ("licence", "flavour"),
     [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("MODULE_LICENSE_UNKNOWN", "proprietary")],
@@ -121,27 +109,18 @@ def elf_with_modinfo(fields):
 @pytest.mark.parametrize("name", ["nvidia.ko", "nvidia-current.ko", "nvidia-current-open.ko", "nvidia-tesla-535.ko"])
 def test_version_and_flavour_of_a_module_file(machine, name, licence, flavour):
     path = f"/lib/modules/{NINE}/updates/dkms/{name}"
-    machine.put(path, elf_with_modinfo([("license", licence), ("version", "580.95.05")]))
+    machine.put(path, module({"license": licence, "version": "580.95.05"}))
     told = modules.modinfo(package.LiveHost(), str(machine.root) + path)
     assert told == {"version": "580.95.05", "license": licence, "signed": False, "signer": None, "key": None}
     found = modules.find(machine.answer(f"modinfo:{path}", told).host(), NINE)
     assert (found["version"], found["flavour"]) == ("580.95.05", flavour)
 
 
-@pytest.mark.parametrize(("packer", "ending"), [(gzip, "gz"), (lzma, "xz")])
-def test_a_compressed_module_file(tmp_path, monkeypatch, packer, ending):
-    monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
-    path = tmp_path / f"nvidia.ko.{ending}"
-    path.write_bytes(packer.compress(elf_with_modinfo([("version", "535.309.01"), ("license", "NVIDIA")])))
-    told = modules.modinfo(package.LiveHost(), str(path))
-    assert (told["version"], told["license"]) == ("535.309.01", "NVIDIA")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("nvidia.ko", b"not a module", "no 64-bit ELF file"),
-        ("nvidia.ko", elf_with_modinfo([])[:62] + b"\t\0" + elf_with_modinfo([])[64:], "list index out of range"),
+        ("nvidia.ko", module({})[:62] + b"\t\0" + module({})[64:], "list index out of range"),
         ("nvidia.ko.gz", gzip.compress(bytes(99))[:10] + b"\xff" * 20, "invalid block type"),
     ],
     ids=["text", "sections", "gz"],
@@ -208,15 +187,9 @@ def test_secure_boot(machine):
 
 
 def test_enrolled_machine_owner_keys():
-    owner, first, second = bytes(16), b"certificate one", b"certificate two!"
-
-    def signature_list(kind, content):
-        item = 16 + len(content)
-        return kind + struct.pack("<III", 28 + item, 0, item) + owner + content
-
-    digests = signature_list(bytes(16), bytes(32))
-    raw = signature_list(firmware._X509, first) + digests + signature_list(firmware._X509, second)
-    assert firmware._listed(raw) == [first, second]
+    first, second = b"certificate one", b"certificate two!"
+    digests = bytes(16) + struct.pack("<III", 28 + 48, 0, 48) + bytes(48)
+    assert firmware._listed(efi_list(first)[4:] + digests + efi_list(second)[4:]) == [first, second]
     for broken in (b"", b"\xff" * 40, bytes(27), bytes(28)):
         assert firmware._listed(broken) == []
 

@@ -1,15 +1,15 @@
 """What clouds say of a machine: a real HTTP server stands for the metadata service, well-behaved and hostile."""
 
 import json
-import threading
 import time
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from gpusetup.content import host_code
 from gpusetup.model.facts_machine import CloudEvent
+from tests.flaky import listening
 from tests.stored import stored_rows
 
 virtualisation = host_code("gpu_probe.virtualisation")
@@ -36,7 +36,7 @@ def service_stand_in(monkeypatch):
             if name and not server.first_generation and self.headers.get(name) != value:
                 page = 401
             self.send_response(page if isinstance(page, int) else 200)
-            self.send_header("Location", f"http://127.0.0.1:{server.server_port}/stolen")
+            self.send_header("Location", f"{server.url}/stolen")
             self.end_headers()
             for piece in () if isinstance(page, int) else page.split("|"):  # "|": half a second passes
                 self.wfile.write(piece.encode("latin-1"))
@@ -44,17 +44,11 @@ def service_stand_in(monkeypatch):
 
         do_PUT = do_GET  # noqa: N815 - the name that the server calls
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.pages, server.asked, server.first_generation = {}, [], False
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    monkeypatch.setattr(virtualisation, "ADDRESS", server.server_address)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    yield server
-    server.shutdown()
-    server.server_close()
+    with listening(Answers) as server:
+        server.pages, server.asked, server.first_generation = {}, [], False
+        monkeypatch.setattr(virtualisation, "ADDRESS", server.server_address)
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        yield server
 
 
 def told(name):

@@ -3,8 +3,7 @@
 import json
 import shutil
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +12,10 @@ import pytest
 from gpusetup.cli import verify_quarantine
 from gpusetup.drive.schedulers import SchedulerError, parse_node
 from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, hook_files, limit_of, plain
+from tests.flaky import listening
 
-NODES = {
-    "name": "nodes",
-    "singularName": "node",
-    "namespaced": False,
-    "kind": "Node",
-    "verbs": ["get", "list", "patch"],
-}
+VERBS = ["get", "list", "patch"]
+NODES = {"name": "nodes", "singularName": "node", "namespaced": False, "kind": "Node", "verbs": VERBS}
 
 ANSWERS: dict[str, Any] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"]},
@@ -76,33 +71,21 @@ class Server(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    def log_message(self, *_):
-        pass
-
 
 @pytest.fixture
 def api(tmp_path, monkeypatch):
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl")
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    server.asked = []
-    server.node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu07"}, "spec": {}, "status": {}}
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [cluster],
-        "contexts": [context],
-        "current-context": "c",
-    }
-    (tmp_path / "config").write_text(json.dumps(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    yield server
-    server.shutdown()
-    server.server_close()
+    with listening(Server) as server:
+        server.asked = []
+        server.node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu07"}, "spec": {}, "status": {}}
+        cluster = {"name": "c", "cluster": {"server": server.url}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        config = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context]}
+        (tmp_path / "config").write_text(json.dumps(config | {"current-context": "c"}))
+        yield server
 
 
 def test_kubectl_asks_for_what_is_meant(api):

@@ -43,7 +43,6 @@ def roles_of(tasks: list[dict[str, Any]]) -> list[str]:
 
 PLAY = yaml.safe_load((PLAYBOOKS / "apply.yml").read_text())[0]
 STEPS = [item["role"].rpartition(".")[2] for item in PLAY["roles"]] + roles_of(PLAY["tasks"])
-NOTHING_LACKS_FROM = STEPS.index("gpu_reboot") + 1
 
 
 class Manager:

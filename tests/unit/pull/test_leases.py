@@ -1,7 +1,6 @@
 """The lease store as sites run it, by Debian's real etcd: three members, TLS with client certificates, users, failures."""
 
 import contextlib
-import http.server
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from gpusetup.pull import leases
 from gpusetup.pull.client import login
 from gpusetup.pull.leases import Access, Lease, Refused, take
 from tests.certificates import Authority
+from tests.flaky import listening
 from tests.unit.pull.test_pull import host, offer, went  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(
@@ -239,7 +240,7 @@ def test_a_lease_that_the_store_ended_is_known_at_the_next_renewal(store, monkey
 def test_an_answer_that_is_none_is_an_error_with_a_reason_and_ends_no_thread(answer, monkeypatch):
     granting: list[bool] = []
 
-    class Server(http.server.BaseHTTPRequestHandler):
+    class Server(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             grants = self.path.endswith("grant") and granting[-1]
@@ -249,25 +250,16 @@ def test_an_answer_that_is_none_is_an_error_with_a_reason_and_ends_no_thread(ans
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with listening(Server) as server:
         for grants in (False, True):
             granting.append(grants)
-            assert refused(Budget(leases=address, at_a_time=1, failures=1), "gpu07", "", away=True)
+            assert refused(Budget(leases=server.url, at_a_time=1, failures=1), "gpu07", "", away=True)
         monkeypatch.setattr(leases, "_LIFE", 0.6)
-        held = Lease(leases._Etcd(address, Access()), "7", "gpu07", "")
+        held = Lease(leases._Etcd(server.url, Access()), "7", "gpu07", "")
         time.sleep(1.5)
         assert held.keeper.is_alive()
         assert held.lost.startswith("the lease store did not answer: ")
         held.give_back()
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")

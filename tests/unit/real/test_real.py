@@ -1,19 +1,19 @@
 """`./dev test real` without a machine: its arguments, the seed, the journey's verdicts, the row, an image that breaks off."""
 
 import contextlib
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from datetime import date
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.flaky import listening
 from tests.lab.applying import Answer
 from tests.lab.places import LabError
 from tests.modules.stand_ins import replace
@@ -199,7 +199,7 @@ def test_a_row_takes_the_place_of_the_earlier_one():
     assert page.merged(page.PAGE.read_text(), []) == page.PAGE.read_text(), "it has the table"
 
 
-class Breaking(http.server.BaseHTTPRequestHandler):
+class Breaking(BaseHTTPRequestHandler):
     """Serves half of a file, then the rest to who asks for it; its ETag tells one file from the next."""
 
     content = b"image" * 200_000
@@ -221,19 +221,14 @@ class Breaking(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(rest[: len(rest) // 2] if len(type(self).asked) < 3 else rest)
 
-    def log_message(self, *_: object) -> None: ...
-
 
 @pytest.fixture
 def breaking(tmp_path, monkeypatch):
     replace(monkeypatch, images, FOLDER=tmp_path, locked=lambda _: contextlib.nullcontext())
     monkeypatch.setattr(images.time, "sleep", lambda _: None)
     handler = type("Handler", (Breaking,), {"asked": []})
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    yield handler, f"http://127.0.0.1:{web.server_port}/cloud.qcow2"
-    web.shutdown()
-    web.server_close()
+    with listening(handler) as web:
+        yield handler, f"{web.url}/cloud.qcow2"
 
 
 def test_an_image_that_breaks_off_is_gone_on_with(breaking):

@@ -21,6 +21,7 @@ import pytest
 from gpusetup.components.record import read_record
 from gpusetup.model.facts import HostFacts
 from gpusetup.verify.probe import probe_argv
+from tests.programs import alive
 from tests.stored import stored
 from tests.unit.verify.verify_documents import FILES
 
@@ -108,10 +109,10 @@ def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
 
     assert until(lambda: (tmp_path / "pids").exists() and list(written.rglob("tmpxft_1"))), "the chain is up"
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert all(map(_lives, pids))
+    assert all(map(alive, pids))
     asker.kill()
     asker.wait()
-    assert until(lambda: not any(map(_lives, pids)))
+    assert until(lambda: not any(map(alive, pids)))
     assert until(lambda: not list(written.iterdir())), list(written.rglob("*"))
 
 
@@ -122,14 +123,6 @@ def test_a_child_whose_parent_is_already_gone_does_not_start(probe):
         probe.child.die_with_parent(os.getppid() + 1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
-def _lives(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def test_a_command_that_is_missing_or_fails_is_an_answer(probe):
