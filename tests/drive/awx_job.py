@@ -13,8 +13,6 @@ from gpusetup.content import collections_path
 
 
 class Job:
-    """What a job left behind."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "artifacts/1"
         self.events = [json.loads(path.read_text()) for path in sorted((self.folder / "job_events").glob("*.json"))]
@@ -41,7 +39,6 @@ class Job:
 
 
 def inventory_script(path: Path, names: list[str], variables: Mapping[str, Any]) -> None:
-    """Write the program that AWX makes of its inventory."""
     document = {
         "all": {"hosts": names, "vars": dict(variables)},
         "_meta": {"hostvars": {name: {"remote_tower_enabled": "true"} for name in names}},
@@ -76,7 +73,6 @@ def prepare(
 
 
 def run_job(folder: Path, project: Path, playbook: str, **how: Any) -> Job:
-    """Run a playbook of the project by the program `ansible-runner`."""
     prepare(folder, project, settings={"ANSIBLE_COLLECTIONS_PATH": str(collections_path())}, **how)
     argv = [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", playbook, "--ident", "1", "--quiet"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -23,8 +23,6 @@ tell("task", task="1", name="Install", action="gpu_packages", role="gpu_packages
 
 
 class NoServer:
-    """Starts no process ahead."""
-
     def start(self, *_what):
         return None
 

@@ -24,7 +24,6 @@ real = pytest.mark.skipif(SSHD is None, reason="sshd is not installed (openssh-s
 
 
 def make(path):
-    """Make a key pair; return the public one."""
     path.unlink(missing_ok=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", path], check=True)
     kind, text, _ = path.with_suffix(".pub").read_text().split()

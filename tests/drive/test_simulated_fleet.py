@@ -76,12 +76,10 @@ def test_roles_check_the_variables_that_an_inventory_gives_them_and_not_ours(tmp
 
 
 def left(runs):
-    """Return who the newest rollout left."""
     found = sorted(runs.glob("*/rollout.json"), key=lambda path: path.stat().st_mtime_ns)
     return json.loads(found[-1].read_text())["left"] if found else list(range(100))
 
 
 def asked(fleet, name):
-    """Return the modules that a host was asked by."""
     calls = fleet.folder / "calls" / name
     return calls.read_text().split() if calls.exists() else []

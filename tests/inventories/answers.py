@@ -16,17 +16,14 @@ _TRAPS = "{{ lookup('pipe', 'touch /tmp/never') }} & <more>"
 
 
 def name(number: int) -> str:
-    """Return a machine's name."""
     return f"gpu{number:05}"
 
 
 def address(number: int) -> str:
-    """Return a machine's address."""
     return f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
 
 
 def aws(numbers: Iterable[int], more: str) -> str:
-    """Return a page of DescribeInstances."""
     items = "".join(_AWS.format(
         number=f"{n:017x}", name=name(n), address=address(n), type="g4dn.xlarge" if n % 4 == 3 else "p5.48xlarge",
         zone="ab"[n % 2], partition="" if n % 4 == 3 else f"<partitionNumber>{n // 2 % 7 + 1}</partitionNumber>",
@@ -55,7 +52,6 @@ _AWS = """<item><reservationId>r-{number}</reservationId><ownerId>123456789012</
 
 
 def gcp(numbers: Iterable[int], more: str) -> dict[str, Any]:
-    """Return a page of the aggregated list of instances."""
     zones: dict[str, Any] = {}
     base = "https://www.googleapis.com/compute/v1/projects/example-project"
     for n in numbers:
@@ -93,7 +89,6 @@ def azure_discovery(path: str) -> dict[str, Any]:
 
 
 def azure(path: str, query: dict[str, str], hosts: int, page: int) -> dict[str, Any]:
-    """Return one answer of the resource manager."""
     if path.endswith("/virtualMachineScaleSets"):
         return {"value": []}
     if path.endswith("/virtualMachines"):
@@ -135,7 +130,6 @@ def _azure_machine(number: int) -> dict[str, Any]:
 
 
 def netbox(path: str, query: dict[str, str], base: str, hosts: int, page: int) -> dict[str, Any]:
-    """Return one answer of NetBox."""
     if path == "/api/status/":
         return {"netbox-version": "4.3.7", "python-version": "3.12.3", "plugins": {}}
     if path == "/api/schema/":

@@ -26,8 +26,6 @@ NETBOX = "netbox.example"
 
 @dataclass
 class Cloud:
-    """One that answers."""
-
     environment: dict[str, str]
     asked: list[str] = field(default_factory=list)
     """`METHOD host/path`, in the order in which they came."""
@@ -101,8 +99,6 @@ def _handler(cloud: Cloud, context: ssl.SSLContext, hosts: int, page: int) -> ty
 
 @dataclass(frozen=True)
 class Asked:
-    """What a plugin asked."""
-
     host: str
     path: str
     query: dict[str, str]

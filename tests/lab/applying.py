@@ -14,16 +14,12 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Call:
-    """One execution of ssh or sftp."""
-
     time: float
     argv: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended."""
-
     code: int
     out: str
     err: str

@@ -26,8 +26,6 @@ its test passed: the machine came to its end by itself, or, where it says so, af
 
 @dataclass(frozen=True)
 class Row:
-    """One line."""
-
     fault: str
     said: str
     end: str

@@ -30,8 +30,6 @@ CLOUD_CONFIG = "ssh_deletekeys: false\ndisable_root: false\nlocale: false\nnetwo
 
 @dataclass(frozen=True)
 class Served:
-    """A bundle behind the lab's server."""
-
     folder: Path
     url: str
 
@@ -70,6 +68,14 @@ def _sources() -> str:
         if "__pycache__" not in path.parts:
             seen.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return seen.hexdigest()
+
+
+def served_lock(name: str, wish: str = "driver==580.*", more: bytes = b"") -> tuple[str, str]:
+    """Serve a lock, with something wrong at its end where that is asked for; return its address and the digest it should have."""
+    argv = [sys.executable, "-m", "gpusetup", "lock", wish, "--gpu", "t4", "--os", "debian12"]
+    lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
+    (REPOSITORIES / name).write_bytes(lock + more)
+    return f"{network.REPOSITORY_URL}/{name}", hashlib.sha256(lock).hexdigest()
 
 
 WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")

@@ -52,8 +52,6 @@ class Browser:
 
 
 class Page:
-    """One page."""
-
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
 
@@ -68,7 +66,6 @@ class Page:
         self.until(f"location.href === {json.dumps(address)}")
 
     def key(self, name: str) -> None:
-        """Press a key and let it go."""
         typed: dict[str, Any] = {"text": "\r", "windowsVirtualKeyCode": 13} if name == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
             self._browser.call("Input.dispatchKeyEvent", self._session, type=kind, key=name, code=name, **typed)

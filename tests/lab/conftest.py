@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab import fleet, machine
 from tests.lab.bootstrapping import serve_bundle
-from tests.lab.host import SSH_OPTIONS
+from tests.lab.host import SSH_COMMON
 from tests.lab.lifecycle import Lab
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
@@ -41,7 +41,6 @@ def lab_repositories(lab_machine):
 
 @pytest.fixture(scope="module")
 def bundle(lab_repositories):
-    """A bundle of this checkout, served to hosts."""
     return serve_bundle()
 
 
@@ -94,15 +93,11 @@ def lab_inventory(tmp_path):
             own = {"ansible_host": host.address, **(per_host or {}).get(host, {})}
             lines.append(" ".join([host.name, *(f"{key}={value!r}" for key, value in own.items())]))
         common = {
-            "gpusetup_simulated_root": SIMULATED_ROOT,
-            "ansible_user": "root",
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(SSH_KEY),
-            "ansible_ssh_common_args": " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(
-                " -o"
-            ),
+            "gpusetup_simulated_root": SIMULATED_ROOT, "ansible_user": "root",
+            "ansible_python_interpreter": "/usr/bin/python3", "ansible_ssh_private_key_file": str(SSH_KEY),
+            "ansible_ssh_common_args": SSH_COMMON,
             **(variables or {}),
-        }
+        }  # fmt: skip
         lines += ["", "[lab:vars]", *(f"{key}={value}" for key, value in common.items())]
         path = tmp_path / "inventory.ini"
         path.write_text("\n".join(lines) + "\n")

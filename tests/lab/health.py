@@ -34,12 +34,10 @@ def stand_in(folder: Path, place: str, capture: Path = CAPTURE) -> None:
 
 
 def goes_bad(folder: Path) -> None:
-    """The GPU asks for a reset."""
     _say(folder, "None", "Reset")
 
 
 def recovers(folder: Path) -> None:
-    """It does not any more."""
     _say(folder, "Reset", "None")
 
 

@@ -21,6 +21,7 @@ from tests.lab import dress, network
 from tests.lab.flavours import FLAVOURS
 from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
 from tests.lab.process import run
+from tests.lab.repository.build import Repositories
 from tests.lab.roots import ROOTS
 from tests.lab.spec import HostSpec
 
@@ -72,7 +73,6 @@ class Host:
 
     @classmethod
     def create(cls, spec: HostSpec) -> "Host":
-        """Make it and switch it on."""
         host = cls.reserve(spec)
         try:
             network.bridge_up()
@@ -175,7 +175,16 @@ class Host:
         return run([*self.ssh_argv(user), shlex.join(argv)], check=check, timeout=timeout, text=text)
 
     def ssh_argv(self, user: str = "root") -> list[str]:
-        return ["ssh", "-F", "/dev/null", "-i", str(SSH_KEY), *SSH_OPTIONS, f"{user}@{self.address}"]
+        return [
+            "ssh",
+            "-F",
+            "/dev/null",
+            "-i",
+            str(SSH_KEY),
+            *SSH_COMMON.split(),
+            "-oLogLevel=ERROR",
+            f"{user}@{self.address}",
+        ]
 
     def boot_id(self) -> str:
         return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=30).stdout.strip()
@@ -196,6 +205,13 @@ class Host:
     def path(self, inside: str) -> Path:
         """The host's file, seen from outside; right while it runs and while it is off."""
         return self.root / inside.lstrip("/")
+
+    def use(self, repositories: Repositories, distro: str = "ubuntu2404") -> None:
+        """Add NVIDIA's repository to apt as a person does."""
+        key = "/usr/share/keyrings/cuda.asc"
+        self.path(key).write_text(repositories.armored)
+        line = f"deb [signed-by={key}] {repositories.url(distro)} /\n"
+        self.path("/etc/apt/sources.list.d/cuda.list").write_text(line)
 
     @property
     def running(self) -> bool:
@@ -321,14 +337,12 @@ class Host:
                 os.kill(pid, number)
 
 
-SSH_OPTIONS = [
-    word
-    for option in (
-        "IdentitiesOnly=yes", "BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={KNOWN_HOSTS}",
-        "GlobalKnownHostsFile=/dev/null", "ConnectTimeout=5", "LogLevel=ERROR",
-    )
-    for word in ("-o", option)
-]  # fmt: skip
+_OPTIONS = (
+    "IdentitiesOnly=yes", "BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={KNOWN_HOSTS}",
+    "GlobalKnownHostsFile=/dev/null", "ConnectTimeout=5",
+)  # fmt: skip
+SSH_COMMON = " ".join(f"-o {option}" for option in _OPTIONS)
+"""What an inventory says of SSH."""
 
 
 def _write_known_hosts() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.lab.applying import Answer, gpusetup
+from tests.lab.applying import Answer, apply, gpusetup
 from tests.lab.host import Host
 from tests.lab.repository.build import Repositories
 
@@ -13,12 +13,35 @@ CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/def
 
 
 class Lab(NamedTuple):
-    """What a test of a host's life needs."""
-
     hosts: Callable[..., list[Host]]
     inventory: Callable[..., Path]
     repositories: Repositories
     folder: Path
+
+    def unchanged(self, inventory: Path, *words: str | Path) -> None:
+        """The same apply once more has nothing to do."""
+        again = apply(self.folder, inventory, *words)
+        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+
+    def settled(self, inventory: Path, *words: str | Path) -> None:
+        """Nor has anything drifted."""
+        self.unchanged(inventory, *words)
+        assert drift(self.folder, inventory)[1] == {}
+
+    def refused(self, inventory: Path, *words: str | Path) -> dict[str, Any]:
+        """The one reason for which an apply is refused."""
+        answer = apply(self.folder, inventory, *words)
+        assert answer.code == 5, answer.out + answer.err
+        (refusal,) = host_of(answer)["refusals"]
+        return dict(refusal)
+
+    def removed(self, inventory: Path) -> Answer:
+        answer = gpusetup(self.folder, "remove", inventory, "--yes", "--format", "json")
+        assert answer.code in (0, 9), answer.out + answer.err
+        return answer
+
+    def rolled_back(self, inventory: Path, *words: str) -> None:
+        gpusetup(self.folder, "rollback", inventory, *words, "--format", "json").well()
 
 
 def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:
@@ -38,13 +61,11 @@ def lock(folder: Path, driver: str, gpu: str = "h200", system: str = "ubuntu24.0
     """Make a lock for a branch (570) or a version (535.216.03)."""
     path = folder / f"{driver}.lock.json"
     wish = f"driver=={driver}" if "." in driver else f"driver=={driver}.*"
-    made = gpusetup(folder, "lock", wish, "--gpu", gpu, "--os", system, "--out", path)
-    assert made.code == 0, made.err
+    gpusetup(folder, "lock", wish, "--gpu", gpu, "--os", system, "--out", path).well()
     return path
 
 
 def host_of(answer: Answer) -> dict[str, Any]:
-    """The answer about the only host."""
     (told,) = answer.hosts.values()
     return dict(told)
 

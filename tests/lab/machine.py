@@ -25,7 +25,6 @@ def why_not() -> str | None:
 
 
 def missing(more: Mapping[str, str] | None = None) -> list[str]:
-    """Packages to install before a lab can be built."""
     packages = set(lacking({**HOSTS, **(more or {})}).values())
     if not os.path.exists(DEBIAN_KEYRING):
         packages.add("debian-archive-keyring")

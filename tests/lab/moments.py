@@ -21,7 +21,6 @@ def package_step(host: Host) -> str:
 
 
 def installing(host: Host) -> bool:
-    """Whether the package step has begun to change packages."""
     return package_step(host) == "install"
 
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 
 class Picture(NamedTuple):
-    """Rows of red, green and blue."""
-
     width: int
     rows: tuple[bytes, ...]
 

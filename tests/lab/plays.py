@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpusetup.content import host_code
 from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.repository.build import Repositories
@@ -24,13 +26,16 @@ exec ssh "$@"
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """How a play ended."""
-
     text: str
     code: int
     changed: dict[str, int]
     operations: int
     polls: int
+
+    def well(self) -> "Played":
+        """Return this play; one that did not end well fails the test with what it printed."""
+        assert self.code == 0, self.text
+        return self
 
     @property
     def operations_without_polls(self) -> int:
@@ -66,10 +71,14 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
 
 
 def packages(host: Host) -> dict[str, str]:
-    """Every installed package with its version."""
     text = host.ssh("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\n").stdout
     rows = [line.split() for line in text.splitlines() if line[1] == "i"]
     return {name: version for _status, name, version in rows}
+
+
+def loaded(host: Host) -> str:
+    """What the simulated kernel says of its driver."""
+    return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
 
 
 def package(*words: str) -> dict[str, str]:
@@ -113,6 +122,18 @@ def nvidia_on_el(repositories: Repositories, version: str = "580.159.04", **more
     }
     sources = [_source(repositories, name, "dnf", uri) for name, uri in places.items()]
     return _nvidia("dnf", version, sources, **own | more)
+
+
+def measured(host: Host, code: str) -> dict[str, Any]:
+    """What a look of verify's finds on the host; on a simulated GPU verify itself does not look."""
+    place = host.path("/root/measure")
+    for name, text in host_code("programs").texts("gpu_verify").items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    before = "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; "
+    found: dict[str, Any] = json.loads(host.ssh("python3", "-c", before + code).stdout)
+    shutil.rmtree(place)
+    return found
 
 
 def files_below(host: Host, *folders: str) -> dict[str, str]:

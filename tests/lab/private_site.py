@@ -23,8 +23,6 @@ NAME = "files.site.test"
 
 @dataclass
 class Site:
-    """A running one."""
-
     url: str
     proxy: str
     ca: Path
@@ -123,6 +121,5 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 def certificates(folder: Path) -> tuple[Path, Path]:
-    """Return the authority's certificate, and key and certificate of the site."""
     authority = Authority(folder, "gpusetup lab authority")
     return authority.certificate, authority.pair(NAME)

@@ -81,7 +81,6 @@ class Exporter:
         return f"127.0.0.1:{self.server.server_port}"
 
     def alerts(self, status: str = "firing") -> set[str]:
-        """Return the names of the alerts that arrived."""
         return {
             alert["labels"]["alertname"]
             for message in self.received
@@ -91,8 +90,6 @@ class Exporter:
 
 
 class Prometheus:
-    """A running Prometheus."""
-
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -148,7 +145,6 @@ def running(
 
 
 def until(there: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Wait until something is true."""
     deadline = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"

@@ -40,7 +40,6 @@ class Slurm:
             self.wait(node, "IDLE")
 
     def node(self, node: Host) -> str:
-        """What Slurm says of a node."""
         return self.head.ssh("scontrol", "--oneliner", "show", "node", node.name).stdout
 
     def state(self, node: Host) -> str:
@@ -59,7 +58,6 @@ class Slurm:
             time.sleep(0.5)
 
     def job(self, node: Host, seconds: int) -> str:
-        """Start a job there and return its number."""
         argv = ["sbatch", "--parsable", "--gres=gpu:1", "--chdir=/tmp", f"--nodelist={node.name}"]
         number = self.head.ssh(*argv, f"--wrap=sleep {seconds}; echo ended >/var/tmp/job-ended").stdout.strip()
         self.wait(node, "ALLOCATED")

@@ -1,7 +1,5 @@
 """Ten mixed hosts at once, stand-in packages: right flavour, right names, fabric manager only where switches are."""
 
-import json
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
@@ -25,17 +23,8 @@ WITHOUT = {"d12-none", "r9-none"}
 @pytest.fixture
 def fleet(lab_hosts, lab_inventory, lab_repositories, wishes):
     hosts = dict(zip(HOSTS, lab_hosts(**HOSTS), strict=True))
-    epel = [
-        {
-            "name": "epel",
-            "urls": [f"{lab_repositories.rocky}/epel"],
-            "fingerprints": [lab_repositories.fingerprint],
-            "key": lab_repositories.variables["gpusetup_source_key"],
-        }
-    ]
-    enterprise = {
-        host: {"gpusetup_extra_sources": json.dumps(epel)} for name, host in hosts.items() if name.startswith("r9")
-    }
+    epel = lab_repositories.beside("epel", f"{lab_repositories.rocky}/epel")
+    enterprise = {host: epel for name, host in hosts.items() if name.startswith("r9")}
     return hosts, lab_inventory(list(hosts.values()), wishes, enterprise)
 
 
@@ -66,7 +55,6 @@ def test_ten_mixed_hosts_at_once(fleet, tmp_path):
 
 
 def _look(word, host):
-    """See for ourselves, on the host."""
     if word.startswith("r9"):
         installed = host.ssh("rpm", "-qa").stdout
         assert ("kmod-nvidia-latest-dkms" in installed) is (word in PROPRIETARY)
@@ -74,19 +62,13 @@ def _look(word, host):
         return
     installed = host.ssh("dpkg-query", "-W").stdout
     assert ("nvidia-fabricmanager" in installed) is (word in SWITCHES), installed
-    flavoured = {
-        "u2": ("nvidia-dkms-580-open", "nvidia-dkms-580\t"),
-        "d1": ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms\t"),
-    }[word[:2]]
+    ubuntu, debian = ("nvidia-dkms-580-open", "nvidia-dkms-580\t"), ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms\t")
+    flavoured = ubuntu if word.startswith("u") else debian
     assert flavoured[word in PROPRIETARY] in installed
     assert flavoured[word not in PROPRIETARY] not in installed
     held = host.ssh("apt-mark", "showhold").stdout
     assert "nvidia" in held
-    assert (
-        "blacklist nouveau"
-        in host.ssh("cat", "/etc/modprobe.d/gpusetup-nouveau.conf", check=False).stdout
-        + host.ssh("grep", "-rhs", "blacklist nouveau", "/etc/modprobe.d").stdout
-    )
+    assert "blacklist nouveau" in host.ssh("grep", "-rhs", "blacklist nouveau", "/etc/modprobe.d").stdout
     if word in SWITCHES:
         assert host.ssh("systemctl", "is-enabled", "nvidia-fabricmanager").stdout.strip() == "enabled"
 
@@ -94,17 +76,11 @@ def _look(word, host):
 def test_plan_changes_nothing_and_an_old_plan_is_refused(lab_hosts, lab_inventory, wishes, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab_inventory([host], wishes)
-    before = host.ssh(
-        "sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort"
-    ).stdout
+    look = ("sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort")
+    before = host.ssh(*look).stdout
     plan = gpusetup(tmp_path, "plan", inventory, "--format", "json", "--exit-code", "--out", tmp_path / "plan.json")
     assert plan.code == 9, plan.err
-    assert (
-        host.ssh(
-            "sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort"
-        ).stdout
-        == before
-    )
+    assert host.ssh(*look).stdout == before
     text = gpusetup(tmp_path, "plan", inventory).out
     assert max(map(len, text.splitlines())) <= 80
     inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))

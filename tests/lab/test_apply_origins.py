@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.applying import apply, gpusetup
 from tests.lab.places import SIMULATED_ROOT
-from tests.lab.plays import packages
+from tests.lab.plays import loaded, packages
 
 PASSWORD = "/var/lib/gpusetup/mok-password"
 UNINSTALLER = """#!/bin/sh
@@ -17,14 +17,6 @@ dpkg-query -W libcuda1 >>/var/log/nvidia-uninstall.log 2>&1
 rm -f /usr/bin/nvidia-smi /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03 /usr/bin/nvidia-uninstall
 """
 LEFT = "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
-
-
-def boot_id(host):
-    return host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
-
-
-def loaded(host):
-    return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
 
 
 @pytest.mark.slow
@@ -40,9 +32,7 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, la
         host.path(path).chmod(0o755)
     inventory, before = lab.inventory([host], wishes), packages(host)
 
-    refused = apply(lab.folder, inventory)
-    assert refused.code == 5, refused.out
-    (refusal,) = refused.hosts[host.name]["refusals"]
+    refusal = lab.refused(inventory)
     assert refusal["reference"] == "GS-324"
     assert "535.54.03" in refusal["message"]
     assert "--replace" in refusal["hint"]
@@ -72,10 +62,8 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, la
 def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     """DKMS signs for real; mokutil, MokManager at the console and the kernel's check are stand-ins."""
     (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
-    before, boot = packages(host), boot_id(host)
-    refused = apply(lab.folder, lab.inventory([host], wishes))
-    assert refused.code == 5, refused.out
-    (refusal,) = refused.hosts[host.name]["refusals"]
+    before, boot = packages(host), host.boot_id()
+    refusal = lab.refused(lab.inventory([host], wishes))
     assert refusal["reference"] == "GS-326"
     assert "gpusetup_secure_boot=enroll" in refusal["hint"]
     assert packages(host) == before
@@ -86,7 +74,7 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     outcome = staged.hosts[host.name]
     assert outcome["state"] == "pending-reboot"
     assert any("Enroll MOK" in text and PASSWORD in text for text in outcome["pending"]), outcome["pending"]
-    assert boot_id(host) == boot, "nobody is at the console: no reboot"
+    assert host.boot_id() == boot, "nobody is at the console: no reboot"
     first = host.path(PASSWORD).read_text().strip()
     assert host.path(PASSWORD).stat().st_mode & 0o777 == 0o600
     assert host.path(f"{SIMULATED_ROOT}/lab/mok-new/certificate").exists()

@@ -15,10 +15,6 @@ BUILD = 3600
 """Seconds that a test waits for a compiled driver: four minutes on two idle cores, many times that on busy ones."""
 
 
-def boot_id(host):
-    return host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
-
-
 def modules(host):
     """What the simulated kernel has loaded."""
     return host.path(f"{SIMULATED_ROOT}/proc/modules").read_text()
@@ -34,7 +30,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_h
     """The driver is compiled, which takes some four minutes; the CUDA libraries come as wheels."""
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
     inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver", "cuda", "cupy"]'})
-    before, kernel = boot_id(host), kernel_of(host)
+    before, kernel = host.boot_id(), kernel_of(host)
     assert "nouveau" in modules(host)
 
     first = apply(tmp_path, inventory, timeout=BUILD).well()
@@ -46,17 +42,10 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_h
     assert f"version:        {driver['version']}" in module
     assert f"vermagic:       {kernel} " in module
     assert ("MIT" in module) == (driver["module"] == "open")
-    assert boot_id(host) != before
+    assert host.boot_id() != before
     assert "nouveau" not in modules(host)
-    assert (
-        "blacklist nouveau"
-        in host.ssh("lsinitramfs", f"/boot/initrd.img-{kernel}").stdout
-        + host.ssh(
-            "sh",
-            "-c",
-            f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find -L /tmp/i -path '*modprobe.d*' -type f)",
-        ).stdout
-    )
+    unpack = f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find -L /tmp/i -path '*modprobe.d*' -type f)"
+    assert "blacklist nouveau" in host.ssh("sh", "-c", unpack).stdout
     log = host.ssh("sh", "-c", "cat /var/lib/gpusetup/jobs/packages-*/log").stdout
     assert "$ apt-get" in log
     assert "apt-get -q update" not in log, "the lists of the look are not fetched once more"

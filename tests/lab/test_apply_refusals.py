@@ -8,10 +8,7 @@ import pytest
 from tests.lab.applying import apply
 from tests.lab.harm import packages_locked
 from tests.lab.moments import package_step, until
-
-
-def packages(host):
-    return host.ssh("dpkg-query", "-W").stdout
+from tests.lab.plays import packages
 
 
 def refusals(outcome):

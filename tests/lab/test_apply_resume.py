@@ -19,7 +19,6 @@ def start(folder, inventory):
 
 
 def wait_for(folder, action, deadline=180):
-    """Wait until a task of this action has begun."""
     until = time.monotonic() + deadline
     while time.monotonic() < until:
         for events in (folder / "state").glob("runs/*/events.jsonl"):

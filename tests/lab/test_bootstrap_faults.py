@@ -7,15 +7,7 @@ import threading
 import pytest
 
 from tests.lab.bootstrap_page import Row, keep
-from tests.lab.bootstrapping import (
-    UNIT,
-    first_boot,
-    status,
-    user_data,
-    wait_for,
-    wait_for_end,
-    wait_until,
-)
+from tests.lab.bootstrapping import UNIT, first_boot, served_lock, status, user_data, wait_for, wait_for_end, wait_until
 from tests.lab.plays import packages
 from tests.lab.repository.build import set_fault
 
@@ -56,7 +48,6 @@ def changes_nothing_again(host):
 
 
 def unpacking(host):
-    """The package transaction has begun to change the machine."""
     log = host.path("/var/log/dpkg.log")
     return log.exists() and "status half-installed nvidia" in log.read_text()
 
@@ -117,12 +108,10 @@ def test_a_user_reboots_in_the_middle(machine, lab_repositories, bundle, step):
 def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, what):
     token = f"bootstrap{what}"
     faulty = lab_repositories.with_fault(token, "503")
-    if what == "bundle":
-        text = user_data(bundle, lab_repositories, source=bundle.faulty(token))
-        state = "preparing"
-    else:
-        text = user_data(bundle, faulty)
-        state = "retrying"
+    text, state = {
+        "bundle": (user_data(bundle, lab_repositories, source=bundle.faulty(token)), "preparing"),
+        "packages": (user_data(bundle, faulty), "retrying"),
+    }[what]
     first_boot(machine, text)
     wait_until(lambda: status(machine)["state"] == state, host=machine)
     said = " ".join(status(machine)["doing"].split())[:160]
@@ -176,25 +165,11 @@ def test_dpkgs_lock_is_waited_for_and_named_when_it_stays(machine, lab_repositor
 @pytest.mark.slow
 def test_pulled_lock(machine, lab_repositories, bundle):
     """No stack in the user-data: a URL and a digest; another file there is refused."""
-    import hashlib
-    import subprocess
-    import sys
-
-    from tests.lab import network
-    from tests.lab.bootstrapping import ROOT
-    from tests.lab.places import REPOSITORIES
-
-    argv = [sys.executable, "-m", "gpusetup", "lock", "driver==580.*", "--gpu", "t4", "--os", "debian12"]
-    lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
-    (REPOSITORIES / "bootstrap.lock.json").write_bytes(lock + b" ")
-    words = (
-        "--lock-url", f"{network.REPOSITORY_URL}/bootstrap.lock.json", "--lock-digest",
-        hashlib.sha256(lock).hexdigest(),
-    )  # fmt: skip
-    first_boot(machine, user_data(bundle, lab_repositories, *words))
+    url, digest = served_lock("bootstrap.lock.json", more=b" ")
+    first_boot(machine, user_data(bundle, lab_repositories, "--lock-url", url, "--lock-digest", digest))
     end = wait_for_end(machine)
     assert (end["state"], end["last_error"]["reference"]) == ("failed", "GS-751"), end
-    (REPOSITORIES / "bootstrap.lock.json").write_bytes(lock)
+    served_lock("bootstrap.lock.json")
     machine.ssh("systemctl", "restart", "--no-block", UNIT)
     wait_for(machine, {"waiting", "fetching", "applying"})
     ended_well(machine, "the pulled lock has another digest; mended, started again", said=in_words(end))

@@ -4,17 +4,7 @@ import json
 
 import pytest
 
-from tests.lab.bootstrapping import (
-    FINAL,
-    UNIT,
-    first_boot,
-    seed,
-    status,
-    user_data,
-    wait_for,
-    wait_for_end,
-    wait_until,
-)
+from tests.lab.bootstrapping import FINAL, UNIT, first_boot, seed, status, user_data, wait_for, wait_for_end, wait_until
 from tests.lab.imaging import copy_disk
 from tests.lab.plays import packages
 

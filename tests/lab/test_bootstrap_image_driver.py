@@ -3,14 +3,10 @@
 import pytest
 
 from tests.lab.bootstrapping import first_boot, user_data, wait_for_end
-from tests.lab.plays import packages
+from tests.lab.plays import loaded, packages
 
 pytestmark = pytest.mark.slow
 OWN = "570.211.01"
-
-
-def loaded(host):
-    return host.ssh("cat", "/var/lib/gpusetup-lab/simulated/proc/driver/nvidia/version").stdout
 
 
 @pytest.fixture

@@ -1,20 +1,17 @@
 """What user-data can say beside the stack: proxy, a private certificate authority, reports, a lock to pull; secrets stay secret."""
 
 import contextlib
-import hashlib
 import json
 import secrets
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.lab import network
-from tests.lab.bootstrapping import ROOT, first_boot, status, user_data, wait_for_end
-from tests.lab.places import REPOSITORIES, STATE
+from tests.lab.bootstrapping import first_boot, served_lock, status, user_data, wait_for_end
+from tests.lab.places import STATE
 from tests.lab.private_site import NAME, private_site
 
 pytestmark = pytest.mark.slow
@@ -37,18 +34,11 @@ class Watch(threading.Thread):
                         self.found.add(line)
 
 
-def pulled_lock(name):
-    argv = [sys.executable, "-m", "gpusetup", "lock", "driver==580.*", "--gpu", "t4", "--os", "debian12"]
-    lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
-    (REPOSITORIES / name).write_bytes(lock)
-    return hashlib.sha256(lock).hexdigest()
-
-
 def test_a_private_site_behind_a_proxy_with_reports(lab_hosts, lab_repositories, bundle, tmp_path):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
     token = secrets.token_hex(20)
     (tmp_path / "token").write_text(token + "\n")
-    digest = pulled_lock("options.lock.json")
+    _url, digest = served_lock("options.lock.json")
     asked_before = (STATE / "requests.log").read_text().count(f"{host.address} ")
     with private_site(tmp_path) as site:
         site.refuse = 2
@@ -87,12 +77,8 @@ def test_a_private_site_behind_a_proxy_with_reports(lab_hosts, lab_repositories,
 def test_reports_to_a_server_that_never_answers_are_in_nobodys_way(lab_hosts, lab_repositories, bundle):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="none")
     with socket.create_server((network.GATEWAY, 0)) as silent:
-        first_boot(
-            host,
-            user_data(
-                bundle, lab_repositories, "--callback", f"http://{network.GATEWAY}:{silent.getsockname()[1]}/reports"
-            ),
-        )
+        callback = f"http://{network.GATEWAY}:{silent.getsockname()[1]}/reports"
+        first_boot(host, user_data(bundle, lab_repositories, "--callback", callback))
         end = wait_for_end(host)
     assert (end["state"], end["ok"]) == ("nothing-to-do", True), end
     told = json.loads(host.ssh("cloud-init", "status", "--wait", "--format", "json").stdout)

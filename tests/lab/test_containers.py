@@ -4,15 +4,12 @@ docker cannot start a container here (the lab's hosts may not make networks): th
 """
 
 import json
-import shutil
-from typing import Any
 
 import pytest
 
-from gpusetup.content import host_code
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import stand_ins
-from tests.lab.plays import files_below, packages
+from tests.lab.plays import files_below, measured, packages
 from tests.stored import stored
 
 SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
@@ -28,21 +25,6 @@ def wish(repositories, runtimes):
 
 def dump(host):
     return [line for line in host.ssh("containerd", "config", "dump").stdout.splitlines() if "imports" not in line]
-
-
-def looked(host):
-    """What verify's own container sees in the real podman; on a simulated GPU verify itself does not try."""
-    place = host.path("/root/measure")
-    for name, text in host_code("programs").texts("gpu_verify").items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text)
-    code = (
-        "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; "
-        "import container; print(json.dumps(container.look('podman', '/root/measure')))"
-    )
-    found: dict[str, Any] = json.loads(host.ssh("python3", "-c", code).stdout)
-    shutil.rmtree(place)
-    return found
 
 
 @pytest.mark.slow
@@ -65,14 +47,12 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
     listed = host.ssh(*IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES).stdout
     assert [name for name in listed.split() if name.startswith("nvidia")] == devices
 
-    tried = looked(host)
+    tried = measured(host, "import container; print(json.dumps(container.look('podman', '/root/measure')))")
     assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", devices, None)
     assert "gpusetup-verify" not in host.ssh("podman", "images", "--format", "{{.Repository}}").stdout
 
-    again = apply(lab.folder, inventory)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    drift = gpusetup(lab.folder, "drift", inventory, "--format", "json")
-    assert drift.code == 0, drift.out
+    lab.unchanged(inventory)
+    gpusetup(lab.folder, "drift", inventory, "--format", "json").well()
 
     all_three = files_below(host, *SETTINGS), packages(host), dump(host)
     apply(lab.folder, lab.inventory([host], wish(lab.repositories, ["podman"]))).well()
@@ -80,12 +60,11 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
     assert "nvidia" not in host.ssh("docker", "info", "--format", "{{json .Runtimes}}").stdout
     assert "nvidia0" in host.ssh(*IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES).stdout
 
-    gpusetup(lab.folder, "rollback", inventory, "--format", "json").well()
+    lab.rolled_back(inventory)
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == all_three
     assert "nvidia" in host.ssh("docker", "info", "--format", "{{json .Runtimes}}").stdout
 
-    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
-    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
+    assert lab.removed(inventory).code == 9  # the driver's module stays loaded until the next boot
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
     assert not host.path("/run/cdi/nvidia.yaml").exists()
     assert "nvidia" not in host.ssh(*IN_A_CONTAINER, *LIST_DEVICES).stdout

@@ -3,20 +3,17 @@ openbox and Mesa. VirtualGL is a stand-in (no package of it can be had here) tha
 """
 
 import json
-import shutil
 import socket
-from typing import Any
 
 import pytest
 
-from gpusetup.content import host_code
 from gpusetup.verify.checks.smoke.desktop_renderer import item
 from tests.lab.applying import apply, gpusetup
 from tests.lab.browser import BROWSER, browser
 from tests.lab.lifecycle import stand_ins
 from tests.lab.moments import until
 from tests.lab.picture import of_png, of_xwd
-from tests.lab.plays import files_below, packages
+from tests.lab.plays import files_below, measured, packages
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/etc/udev/rules.d", "/etc/modprobe.d", "/usr/local")
 TOOLS = "apt-get update -qq && apt-get install -qq -y --no-install-recommends x11-apps x11-xserver-utils openssl"
@@ -35,22 +32,11 @@ def wish(repositories, desktops, *, virtualgl=True):
 
 
 def looked(host, desktops):
-    """What verify's own look at the desktops finds; on a simulated GPU verify itself does not look."""
-    place = host.path("/root/measure")
-    for name, text in host_code("programs").texts("gpu_verify").items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text)
-    code = (
-        "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; import desktops; "
-        f"print(json.dumps(desktops.look({{'state': {{'lock': {{'wanted': {{'desktops': {desktops!r}}}}}}}}})))"
-    )
-    found: dict[str, Any] = json.loads(host.ssh("python3", "-c", code).stdout)
-    shutil.rmtree(place)
-    return found
+    state = {"state": {"lock": {"wanted": {"desktops": desktops}}}}
+    return measured(host, f"import desktops; print(json.dumps(desktops.look({state!r})))")
 
 
 def inside(user, number, *argv):
-    """A command in a user's desktop."""
     settings = [f"DISPLAY=:{number}", f"XAUTHORITY=/run/gpusetup-desktop-{user}/xauthority", "VGL_DISPLAY=egl0"]
     return ["runuser", "-u", user, "--", "env", *settings, *argv]
 
@@ -132,9 +118,8 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     spy = inside("bob", 20, "xwd", "-root", "-silent")
     assert host.ssh(*spy, check=False).returncode != 0
 
-    again = apply(lab.folder, first)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert gpusetup(lab.folder, "drift", first, "--format", "json").code == 0
+    lab.unchanged(first)
+    gpusetup(lab.folder, "drift", first, "--format", "json").well()
 
     draw(host, "alice", 20, BLUE, "300x300+100+100")
     draw(host, "bob", 21, SAND, "200x200+400+250")
@@ -161,14 +146,13 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     until(lambda: reaches(host, 6081), "bob's page", 20)
 
     alone = asked({**tls, "users": ["alice"]})
-    assert apply(lab.folder, alone).code == 0
+    apply(lab.folder, alone).well()
     assert host.ssh("pgrep", "-u", "bob", "Xtigervnc", check=False).returncode != 0
     assert not host.path("/etc/gpusetup/desktops/bob.vnc").exists()
-    gpusetup(lab.folder, "rollback", alone, "--format", "json").well()
+    lab.rolled_back(alone)
     until(lambda: reaches(host, 6081), "bob's page after the rollback", 20)
 
-    removed = gpusetup(lab.folder, "remove", second, "--yes", "--format", "json")
-    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
+    assert lab.removed(second).code == 9  # the driver's module stays loaded until the next boot
     assert (files_below(host, *PLACES), packages(host)) == before
     assert host.ssh("pgrep", "-u", "alice", "Xtigervnc", check=False).returncode != 0
 

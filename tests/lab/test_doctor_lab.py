@@ -20,10 +20,7 @@ class Sick:
 
     def __init__(self, host, inventory, repositories, capsys):
         self.host, self._inventory, self._capsys = host, inventory, capsys
-        host.path("/usr/share/keyrings/cuda.asc").write_text(repositories.armored)
-        host.path("/etc/apt/sources.list.d/cuda.list").write_text(
-            f"deb [signed-by=/usr/share/keyrings/cuda.asc] {repositories.url('ubuntu2404')} /\n"
-        )
+        host.use(repositories)
         self.shell("apt-get update")
 
     def shell(self, script, *, check=True):

@@ -26,7 +26,6 @@ python3 -W ignore -c "import crypt; print('prometheus:' + crypt.crypt('{}', cryp
 
 
 def answer(host, port):
-    """What the exporter answers on the host itself."""
     return host.ssh("python3", "-c", ANSWER.format(port)).stdout
 
 
@@ -84,7 +83,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     host.ssh("chmod", "600", "/etc/tls/passwords")
 
     # The driver alone first, so that there is an apply to go back to.
-    assert apply(lab.folder, bare).code == 0
+    apply(lab.folder, bare).well()
     before = files_below(host, *SETTINGS), packages(host)
     apply(lab.folder, plain).well()
     assert listens(host, 9100) == {"127.0.0.1"}
@@ -93,9 +92,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert "gpusetup_textfile_up 1" in text
     assert "node_textfile_scrape_error 0" in text
 
-    again = apply(lab.folder, plain)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert drift(lab.folder, plain)[0].code == 0
+    lab.settled(plain)
 
     # The unit that writes the figures writes them, and nothing elsewhere.
     look, folder = "gpusetup-gpu-textfile.service", host.path("/var/lib/prometheus/node-exporter")
@@ -163,10 +160,10 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert different.code != 0
     assert {"monitoring-gpusetup-gpu-textfile.timer"} <= set(found_drift)
     assert any("gpusetup.conf" in name for name in found_drift)
-    assert apply(lab.folder, secured).code == 0
+    apply(lab.folder, secured).well()
     assert drift(lab.folder, secured)[0].code == 0
 
-    gpusetup(lab.folder, "rollback", plain, "--format", "json").well()
+    lab.rolled_back(plain)
     assert listens(host, 9100) == {"127.0.0.1"}
     assert not web.exists()
 
@@ -176,9 +173,8 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
     assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []
 
-    assert apply(lab.folder, plain).code == 0
-    removed = gpusetup(lab.folder, "remove", plain, "--yes", "--format", "json")
-    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
+    apply(lab.folder, plain).well()
+    assert lab.removed(plain).code == 9  # the driver's module stays loaded until the next boot
     assert differing(pristine, (files_below(host, *SETTINGS), packages(host))) == []
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
     assert "gpusetup-gpu-textfile" not in host.ssh("systemctl", "list-units", "--all", "--no-legend").stdout
@@ -194,7 +190,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
         return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
 
     bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
-    assert apply(lab.folder, bare).code == 0
+    apply(lab.folder, bare).well()
 
     host.ssh("sh", "-c", "apt-get update -qq && apt-get install -qq -y datacenter-gpu-manager=1:3.3.9")
     assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(lab.folder, inventory), host)["GS-366"]
@@ -211,9 +207,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     host.ssh("test", "-S", "/run/nvidia-dcgm/nv-hostengine.sock")
     assert 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu="0"' in answer(host, 9400)
 
-    again = apply(lab.folder, inventory)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-    assert drift(lab.folder, inventory)[0].code == 0
+    lab.settled(inventory)
 
     # The textfile takes its place, and DCGM goes; then back.
     apply(lab.folder, asking("textfile", monitoring="textfile")).well()
@@ -223,5 +217,5 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     assert (back.code, host_of(back)["state"]) == (0, "done"), back.out + back.err
     assert (listens(host, 9400), listens(host, 9100)) == ({"127.0.0.1"}, set())
 
-    assert apply(lab.folder, bare).code == 0
+    apply(lab.folder, bare).well()
     assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []

@@ -95,20 +95,6 @@ def test_a_bad_node_is_drained_gets_no_jobs_and_returns(cluster):
     assert "returned to service" in told
 
 
-def test_a_node_that_flaps_rests_longer_each_time(cluster):
-    slurm, _head, node, smi = cluster
-    for wanted in (2, 4):
-        health.goes_bad(smi)
-        look(node), look(node)
-        slurm.wait(node, "IDLE+DRAIN")
-        health.recovers(smi)
-        for number in range(1, wanted):
-            assert f"passed {number} of {wanted}" in look(node)
-            assert slurm.state(node) == "IDLE+DRAIN"
-        look(node)
-        slurm.wait(node, "IDLE")
-
-
 def test_what_an_administrator_drained_stays_so(cluster):
     slurm, head, node, smi = cluster
     head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad fan")
@@ -120,29 +106,6 @@ def test_what_an_administrator_drained_stays_so(cluster):
     for _ in range(3):
         look(node)
     assert (slurm.state(node), reason(slurm, node)) == ("IDLE+DRAIN", "bad fan")
-
-
-def test_a_reason_that_an_administrator_rewrote_is_his(cluster):
-    slurm, head, node, smi = cluster
-    health.goes_bad(smi)
-    look(node), look(node)
-    head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=board ordered")
-    health.recovers(smi)
-    for _ in range(3):
-        look(node)
-    assert (slurm.state(node), reason(slurm, node)) == ("IDLE+DRAIN", "board ordered")
-
-
-def test_a_node_that_an_administrator_resumed_is_looked_at_anew(cluster):
-    slurm, head, node, smi = cluster
-    health.goes_bad(smi)
-    look(node), look(node)
-    slurm.wait(node, "IDLE+DRAIN")
-    head.ssh("scontrol", "update", f"NodeName={node.name}", "State=RESUME")
-    slurm.wait(node, "IDLE")
-    assert "by hand; counting starts" in look(node)
-    assert "1 of 2 verifications" in look(node)
-    assert slurm.state(node) == "IDLE"
 
 
 def test_the_prolog_keeps_a_job_away_and_health_tells_why(cluster):
@@ -194,21 +157,3 @@ def test_a_controller_that_is_away_changes_nothing(cluster):
     slurm.wait(node, "IDLE")
     look(node), look(node)
     slurm.wait(node, "IDLE+DRAIN")
-
-
-def test_an_apply_that_is_under_way_is_no_bad_node(cluster):
-    slurm, _head, node, smi = cluster
-    health.goes_bad(smi)
-    owner = (
-        "import sys; sys.path[:0] = ['/opt/gpusetup-lab']; from gpusetup.content import host_code;"
-        " who = dict(controller='desk', user='ann', run='1', home='there', alive=[]);"
-        " print(host_code('gpu_host.owner').take('/var/lib/gpusetup', who, 'x'))"
-    )
-    node.path("/root/own.py").write_text(owner)
-    node.ssh("python3", "/root/own.py")
-    try:
-        for _ in range(3):
-            look(node)
-        assert slurm.state(node) == "IDLE"
-    finally:
-        node.ssh("rm", "/var/lib/gpusetup/owner.json")

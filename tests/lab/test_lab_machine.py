@@ -9,6 +9,8 @@ from tests.lab import __main__ as command
 from tests.lab import machine, mirror
 from tests.lab.places import LabError
 
+DEBIAN = "Debian|http://mirror.example/debian\n"
+
 
 def test_without_root_the_reason_says_so(monkeypatch, capsys):
     monkeypatch.setattr(machine.os, "geteuid", lambda: 1000)
@@ -41,15 +43,10 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch):
 @pytest.mark.parametrize(
     ("configured", "lines"),
     [
-        (
-            "Debian|http://mirror.example/debian\nDebian-Security|http://mirror.example/security\nUbuntu|http://other.example\n",
-            3,
-        ),
-        ("Debian|http://mirror.example/debian\n", 2),
-        ("Ubuntu|http://other.example/ubuntu\n", 0),
-        ("", 0),
+        (f"{DEBIAN}Debian-Security|http://mirror.example/security\nUbuntu|http://other.example\n", 3),
+        (DEBIAN, 2), ("Ubuntu|http://other.example/ubuntu\n", 0), ("", 0),
     ],
-)
+)  # fmt: skip
 def test_the_mirror_is_the_one_that_apt_has(configured, lines, monkeypatch):
     mirror._sites.cache_clear()
     monkeypatch.setattr(mirror, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, configured, ""))

@@ -49,15 +49,8 @@ def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     token = lab.folder / "site.tok"
     token.write_text("good 0f1e2d3c\n")
-    inventory = lab.inventory(
-        [host],
-        stand_ins(
-            lab.repositories,
-            gpusetup_components='["driver"]',
-            gpusetup_vgpu_token=str(token),
-            gpusetup_vgpu_feature="workstation",
-        ),
-    )
+    wish = stand_ins(lab.repositories, gpusetup_vgpu_token=str(token), gpusetup_vgpu_feature="workstation")
+    inventory = lab.inventory([host], wish)
     refused = apply(lab.folder, inventory)
     assert (refused.code, "nvidia-gridd" in refused.out) == (5, True), refused.out + refused.err
     with_gridd(host)
@@ -70,12 +63,11 @@ def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab):
     assert "FeatureType=2\n" in conf
     assert "\nServerAddress" not in conf
     assert host.ssh("test", "-e", "/run/licensed", check=False).returncode == 0
-    again = apply(lab.folder, inventory)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    lab.unchanged(inventory)
 
     host.path("/etc/nvidia/gridd.conf").write_text(CONF)
     assert "gridd.conf" in gpusetup(lab.folder, "drift", inventory).out
-    assert apply(lab.folder, inventory).code == 0
+    apply(lab.folder, inventory).well()
     assert "FeatureType=2\n" in host.path("/etc/nvidia/gridd.conf").read_text()
 
     token.write_text("bad 4b5a6978\n")
@@ -92,7 +84,7 @@ def test_a_stand_in_daemon_is_licensed_refused_and_left_as_it_was(lab):
     assert "0f1e2d3c" not in host.path("/var/lib/gpusetup/state.json").read_text()
 
     token.write_text("good 0f1e2d3c\n")
-    assert apply(lab.folder, inventory).code == 0
+    apply(lab.folder, inventory).well()
     removed = gpusetup(lab.folder, "remove", inventory, "--yes")
     assert removed.code in (0, 9), removed.out
     assert files_below(host, *PLACES) == before

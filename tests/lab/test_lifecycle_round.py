@@ -42,14 +42,14 @@ def test_one_hosts_whole_life(lab):
 
     newer = _applied(host, lab.folder, inventory, locks["580"], "580")
     assert _applied(host, lab.folder, inventory, locks["570"], "570") == older, "down again is the same set as before"
-    gpusetup(lab.folder, "rollback", inventory, "--format", "json").well()
+    lab.rolled_back(inventory)
     assert packages(host) == newer, "the last verified state that is not the present one"
     assert drift(lab.folder, inventory)[1] == {}
     listed = gpusetup(lab.folder, "rollback", inventory, "--list", "--format", "json")
     applies = [past["id"] for past in host_of(listed)["applies"]]
     assert len(set(applies)) == len(applies) >= 4
     assert gpusetup(lab.folder, "rollback", inventory, "--to", "no-such").code == 3
-    gpusetup(lab.folder, "rollback", inventory, "--to", applies[0], "--format", "json").well()
+    lab.rolled_back(inventory, "--to", applies[0])
     assert packages(host) == older
 
     shown = gpusetup(lab.folder, "remove", inventory)

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 from tests.lab import local_repository as local
-from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, rpms
+from tests.lab.applying import apply
+from tests.lab.lifecycle import host_of, rpms
 from tests.lab.plays import files_below, packages
 
 VERSION = "580.142"
@@ -47,10 +47,7 @@ def test_its_whole_life(flavour, lab):
     assert VERSION in host.ssh("nvidia-smi").stdout
     kept = host.path("/var/lib/gpusetup/sources")
     assert [path.name for path in kept.iterdir()] == [file.name.rpartition(".")[0]]
-    again = apply(lab.folder, proven)
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(lab.folder, proven)[1] == {}
+    lab.settled(proven)
 
-    removed = gpusetup(lab.folder, "remove", proven, "--yes", "--format", "json")
-    assert removed.code in (0, 9), removed.out + removed.err
+    lab.removed(proven)
     assert (installed(host), files_below(host, *PLACES)) == before

@@ -52,7 +52,6 @@ BROKEN = OLD.replace(
 
 @pytest.fixture(scope="module")
 def written(lab_machine, tmp_path_factory):
-    """The files, in a folder."""
     folder = tmp_path_factory.mktemp("monitoring")
     for name, text in files().items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.lab import machine
-from tests.lab.applying import apply, gpusetup
+from tests.lab.applying import apply
 from tests.lab.harm import break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
@@ -108,21 +108,18 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
             fails_and_goes_back(host, version, lab.folder, wanted(version))
         apply(lab.folder, wanted(version), "--upgrade").well()
         assert version in host.ssh("nvidia-smi").stdout
-        again = apply(lab.folder, wanted(version))
-        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-        assert drift(lab.folder, wanted(version))[1] == {}
+        lab.settled(wanted(version))
     told = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
 
-    gpusetup(lab.folder, "rollback", wanted(NEWER), "--format", "json").well()
+    lab.rolled_back(wanted(NEWER))
     assert OLDER in host.ssh("nvidia-smi").stdout
 
     older, newer = (host.path(f"/srv/bundle-{version}") for version in (OLDER, NEWER))
     shutil.rmtree(older)
     newer.rename(older)
     fails_and_goes_back(host, NEWER, lab.folder, wanted(NEWER, OLDER))
-    gone = gpusetup(lab.folder, "remove", wanted(OLDER), "--yes", "--format", "json")
-    assert gone.code in (0, 9), gone.out + gone.err
+    lab.removed(wanted(OLDER))
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
     assert asked_by(host) == asked, "the host asked somebody"
@@ -170,19 +167,18 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     assert NEWER in host.ssh("nvidia-smi").stdout
     told = host.ssh("/opt/gpusetup-serve/bin/python", "-c", "import cupy; print(cupy.__version__)")
     assert told.stdout.strip(), told.stderr
-    again = apply(lab.folder, inventory)
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+    lab.unchanged(inventory)
 
     there, first = host.path("/srv/site"), host.path("/srv/first")
     there.rename(first)
     other = {**wishes, **made, "gpusetup_driver": f"=={OLDER}"}
     bundle_by(["--inventory", str(lab.inventory([host], other))], lab.folder / "site", lab.repositories, lab.folder)
     carry(host, lab.folder / "site")
-    assert apply(lab.folder, lab.inventory([host], other), "--no-way-back").code == 0
+    apply(lab.folder, lab.inventory([host], other), "--no-way-back").well()
     shutil.rmtree(there)
     first.rename(there)  # whoever swaps a bundle for an older one, signed as ever
     inventory = lab.inventory([host], {**wishes, **made})
-    (refusal,) = apply(lab.folder, inventory, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    refusal = lab.refused(inventory, "--upgrade", "--no-way-back")
     assert refusal["reference"] == "GS-427", refusal
     assert "this host has used those of 20" in refusal["message"]
     assert OLDER in host.ssh("nvidia-smi").stdout
@@ -232,9 +228,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
         (ours,) = (path for path in host.path(definitions).iterdir() if path.name.startswith("cuda-"))
         checks = dict(line.split("=", 1) for line in ours.read_text().splitlines() if "gpgcheck=" in line)
         assert set(checks.values()) == {"1"}, checks
-        again = apply(lab.folder, wanted(version))
-        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-        assert drift(lab.folder, wanted(version))[1] == {}
+        lab.settled(wanted(version))
 
     old, new, aside = (host.path(f"/srv/{name}") for name in (f"bundle-{older}", f"bundle-{newer}", "aside"))
     new.rename(aside)
@@ -242,14 +236,13 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
     swapped = lab.inventory(
         [host], {**made[newer], "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={older}"}
     )
-    (refusal,) = apply(lab.folder, swapped, "--upgrade", "--no-way-back").hosts[host.name]["refusals"]
+    refusal = lab.refused(swapped, "--upgrade", "--no-way-back")
     assert refusal["reference"] == "GS-427", refusal
     new.rename(old)
     aside.rename(new)
 
-    gpusetup(lab.folder, "rollback", wanted(newer), "--format", "json").well()
+    lab.rolled_back(wanted(newer))
     assert older in host.ssh("nvidia-smi").stdout
-    gone = gpusetup(lab.folder, "remove", wanted(older), "--yes", "--format", "json")
-    assert gone.code in (0, 9), gone.out + gone.err
+    lab.removed(wanted(older))
     assert not {name for name in set(rpms(host)) - set(before) if "nvidia" in name}
     assert asked_by(host) == asked, "the host asked somebody"

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
+from tests.lab.lifecycle import drift, rpms, stand_ins
 from tests.lab.plays import files_below, packages
 
 VERSION = "580.142"
@@ -47,9 +47,7 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     assert "stream=580\n" in host.path("/etc/dnf/modules.d/nvidia-driver.module").read_text()
     assert signer(host) == "Lab stand-in for NVIDIA"
     works(host)
-    again = apply(lab.folder, wanted("prebuilt"))
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(lab.folder, wanted("prebuilt"))[1] == {}
+    lab.settled(wanted("prebuilt"))
 
     apply(lab.folder, wanted("dkms")).well()
     now = rpms(host)
@@ -59,11 +57,10 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     works(host)
     assert drift(lab.folder, wanted("dkms"))[1] == {}
 
-    gpusetup(lab.folder, "rollback", wanted("dkms"), "--format", "json").well()
+    lab.rolled_back(wanted("dkms"))
     assert f"kmod-nvidia-{VERSION}-5.14.0-570.12.1" in rpms(host)
 
-    removed = gpusetup(lab.folder, "remove", wanted("prebuilt"), "--yes", "--format", "json")
-    assert removed.code in (0, 9), removed.out + removed.err
+    lab.removed(wanted("prebuilt"))
     assert (rpms(host), files_below(host, *PLACES)) == before
 
 
@@ -82,14 +79,12 @@ def test_suses_signed_modules(lab):
     assert not {"dkms", "kernel-default-devel", "gcc", "nvidia-open-driver-G06"} & set(now)
     assert signer(host) == "Lab stand-in for SUSE"
     works(host)
-    again = apply(lab.folder, wanted("prebuilt"))
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+    lab.unchanged(wanted("prebuilt"))
     apply(lab.folder, wanted("dkms")).well()
     assert "nvidia-open-driver-G06" in rpms(host)
     assert "nvidia-open-driver-G06-signed-cuda-kmp-default" not in rpms(host)
     works(host)
-    removed = gpusetup(lab.folder, "remove", wanted("dkms"), "--yes", "--format", "json")
-    assert removed.code in (0, 9), removed.out + removed.err
+    lab.removed(wanted("dkms"))
     assert (rpms(host), files_below(host, *PLACES)) == before
 
 

@@ -3,7 +3,7 @@ adapter is there."""
 
 import pytest
 
-from tests.lab.applying import apply, gpusetup
+from tests.lab.applying import apply
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -33,22 +33,20 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     # A machine that may not raise limits itself cannot give its hosts more; then the login says that it tried.
     assert "unlimited" in login.splitlines()[0] or "Could not set limit for 'memlock'" in login, login
     assert "ib_ipoib" in host.path(MODULES).read_text()
-    again = apply(lab.folder, first)
-    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    lab.unchanged(first)
 
     host.ssh("sh", "-c", f"echo '* - memlock 64' >>{LIMITS}")
     answer, found = drift(lab.folder, first)
     assert (answer.code, list(found)) == (9, [f"file-{LIMITS}"]), answer.out
-    assert apply(lab.folder, first).code == 0
+    apply(lab.folder, first).well()
     assert drift(lab.folder, first)[0].code == 0
 
     apply(lab.folder, wanted()).well()
     assert not {"perftest", "rdma-core"} & set(packages(host))
     assert not host.path(LIMITS).exists()
-    gpusetup(lab.folder, "rollback", first, "--format", "json").well()
+    lab.rolled_back(first)
     assert "perftest" in packages(host)
     assert host.path(MODULES).exists()
 
-    removed = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
-    assert removed.code in {0, 9}, removed.out
+    lab.removed(first)
     assert (packages(host), files_below(host, *PLACES)) == before

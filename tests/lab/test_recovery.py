@@ -42,10 +42,7 @@ def record(host):
 @pytest.mark.slow
 def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x2")
-    host.path("/usr/share/keyrings/cuda.asc").write_text(lab.repositories.armored)
-    host.path("/etc/apt/sources.list.d/cuda.list").write_text(
-        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {lab.repositories.url('ubuntu2404')} /\n"
-    )
+    host.use(lab.repositories)
     host.ssh("sh", "-c", INSTALL, timeout=300)
     host.reboot()
     inventory = lab.inventory([host])
@@ -90,9 +87,9 @@ def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(lab):
     asks(host, first="Reboot")
     never = doctor("--apply", "--yes", "--reboot", "never")
     assert (never.code, recovered(never, host)["state"]) == (9, "pending-reboot"), never.out + never.err
-    before = host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
+    before = host.boot_id()
     rebooted = doctor("--apply", "--yes")
-    assert host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout != before
+    assert host.boot_id() != before
     assert (rebooted.code, recovered(rebooted, host)["state"]) == (8, "not-gone"), rebooted.out + rebooted.err
     assert [(entry["action"], entry["outcome"]) for entry in record(host)[-2:]] == [
         ("reboot", "pending"), ("reboot", "done"),

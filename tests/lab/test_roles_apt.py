@@ -38,20 +38,15 @@ def test_from_nothing_up_down_and_back(lab):
     }
     packages_before, files_before = packages(host), files_below(host, *CONFIGURATION)
 
-    check = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda), "--check", "--diff")
-    assert check.code == 0, check.text
+    play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda), "--check", "--diff").well()
     assert packages(host) == packages_before
     assert files_below(host, *CONFIGURATION) == files_before
 
-    first = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
-    assert first.code == 0, first.text
+    play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda)).well()
     assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
     assert host.ssh("modprobe", "-n", "-v", "-b", "nouveau", check=False).stdout == ""
-    assert (
-        host.ssh("bash", "-lc", "nvcc --version && readlink -f /usr/local/cuda")
-        .stdout.strip()
-        .endswith("/usr/local/cuda-12.9")
-    )
+    default = host.ssh("bash", "-lc", "nvcc --version && readlink -f /usr/local/cuda").stdout
+    assert default.strip().endswith("/usr/local/cuda-12.9")
     assert host.ssh("systemctl", "is-active", "nvidia-persistenced").stdout == "active\n"
     again = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
     assert again.changed == {host.name: 0}, again.text
@@ -64,8 +59,7 @@ def test_from_nothing_up_down_and_back(lab):
 
     for version, flavour in (("580.178.04", "open"), ("570.211.01", "proprietary"), ("580.159.04", "open")):
         wanted = nvidia_on_debian(lab.repositories, version, flavour, **cuda)
-        step = play("apply", inventory, wanted)
-        assert step.code == 0, step.text
+        play("apply", inventory, wanted).well()
         assert version in host.ssh("nvidia-smi").stdout
         assert packages(host)["libcuda1"].startswith(version)
         assert (flavour == "open") == ("nvidia-kernel-open-dkms" in packages(host))
@@ -73,12 +67,10 @@ def test_from_nothing_up_down_and_back(lab):
         assert again.changed == {host.name: 0}, again.text
 
     host.path("/etc/modprobe.d/gpusetup-nouveau.conf").write_text("# edited\n")
-    mended = play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda))
-    assert mended.code == 0, mended.text
+    play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda)).well()
     assert "blacklist nouveau" in host.path("/etc/modprobe.d/gpusetup-nouveau.conf").read_text()
 
-    removed = play("remove", inventory, {"gpu_package_manager": "apt"})
-    assert removed.code == 0, removed.text
+    play("remove", inventory, {"gpu_package_manager": "apt"}).well()
     assert packages(host) == packages_before
     assert files_below(host, *CONFIGURATION) == files_before
     assert host.ssh("apt-mark", "showhold").stdout == ""
@@ -91,8 +83,7 @@ def test_a_first_apply_needs_few_operations(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     inventory = lab.inventory([host])
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
-    first = play("apply", inventory, wanted)
-    assert first.code == 0, first.text
+    first = play("apply", inventory, wanted).well()
     assert "reboot pending: nouveau is loaded" in first.text
     assert first.operations_without_polls <= 25, first.operations
     # A reboot that did not happen is still pending the next time: it is read from the host, not from what changed.
@@ -132,15 +123,8 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab):
 def test_a_transitional_package_is_caught(lab_hosts, lab_inventory):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
-    done = play(
-        "apply",
-        lab_inventory([host]),
-        {
-            "gpu_package_manager": "apt",
-            "gpu_driver_packages": [package("nvidia-driver-570")],
-            "gpu_driver_version": "570.211.01",
-        },
-    )
+    wanted = {"gpu_driver_packages": [package("nvidia-driver-570")], "gpu_driver_version": "570.211.01"}
+    done = play("apply", lab_inventory([host]), {"gpu_package_manager": "apt", **wanted})
     assert done.code == 2
     assert "GS-468" in done.text
     assert "belongs to branch 580, not 570" in done.text
@@ -176,8 +160,7 @@ def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab):
     until(lambda: installing(host), "the package step")
     os.killpg(controller.pid, signal.SIGKILL)
     controller.wait()
-    joined = play("apply", inventory, wanted)
-    assert joined.code == 0, joined.text
+    play("apply", inventory, wanted).well()
     # Ansible's workers may outlive their parent and fetch the answer; the second run then finds everything in place.
     logs = "".join(path.read_text() for path in jobs.glob("packages-*/log*"))
     assert logs.count("APT::Status-Fd") == 1, "one transaction, not two"

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 from tests.lab import runfile
-from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.applying import apply
+from tests.lab.lifecycle import host_of, stand_ins
 from tests.lab.plays import files_below, packages
 
 OLDER, NEWER = "580.142", "580.159.04"
@@ -42,9 +42,7 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
     assert f"nvidia/{OLDER}" in host.ssh("dkms", "status").stdout.replace(", ", "/", 1)
     assert "--kernel-module-type=open" in host.path("/var/log/nvidia-installer.log").read_text()
     assert not list(host.path("/var/lib/gpusetup").glob("runfile-*")), "what was unpacked is gone"
-    again = apply(lab.folder, first)
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(lab.folder, first)[1] == {}
+    lab.settled(first)
 
     up = apply(lab.folder, wanted(newer)).well()
     assert NEWER in loaded(host)
@@ -55,14 +53,12 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
     assert "570.211.01" in loaded(host)
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
 
-    removed = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
-    assert removed.code in (0, 9), removed.out + removed.err
+    lab.removed(first)
     assert packages(host) == before[0]
 
     host.reboot()
-    assert apply(lab.folder, first).code == 0
-    gone = gpusetup(lab.folder, "remove", first, "--yes", "--format", "json")
-    assert gone.code in (0, 9), gone.out + gone.err
+    apply(lab.folder, first).well()
+    lab.removed(first)
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
     left = {path for path in files_below(host, *PLACES) if "nvidia" in path}
     assert (packages(host), left) == before

@@ -56,7 +56,6 @@ class Watching:
             assert time.monotonic() < end, document
 
     def connections(self, address):
-        """SSH programs of ours to an address."""
         found = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             try:

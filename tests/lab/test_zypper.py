@@ -74,7 +74,7 @@ def test_one_hosts_whole_life(lab):
     assert drift(lab.folder, inventory)[1] == {}, "it stands on what was applied before, whole"
     host.break_packages("nvidia-compute-utils-G06", "")
 
-    gpusetup(lab.folder, "rollback", inventory, "--format", "json").well()
+    lab.rolled_back(inventory)
     stands(host, OLDER)
     assert rpms(host) == first, "down again is the same set as before"
 
@@ -107,9 +107,7 @@ def test_what_somebody_else_locked_is_not_moved(lab):
     )
     host.ssh("zypper", "addlock", "nvidia-modprobe")
     before = rpms(host)
-    refused = apply(lab.folder, inventory)
-    assert refused.code == 5, refused.out + refused.err
-    (refusal,) = host_of(refused)["refusals"]
+    refusal = lab.refused(inventory)
     assert refusal["reference"] == "GS-469"
     assert "nvidia-modprobe" in refusal["message"]
     assert locked(host) == {"nvidia-modprobe"}

@@ -27,7 +27,6 @@ def shelf(tmp_path_factory):
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A state folder, and transactions in it."""
     return Site.alone(tmp_path / "state", monkeypatch)
 
 

@@ -41,8 +41,6 @@ _SYSTEMCTL = stored("container_host_systemctl.txt")
 
 
 class Host:
-    """A host below a folder, with a stand-in nvidia-ctk and systemctl."""
-
     def __init__(self, root, monkeypatch):
         self.root, self.monkeypatch, self.driver = root, monkeypatch, ""
         (root / "units").mkdir()
@@ -64,7 +62,6 @@ class Host:
         self.program("nvidia-ctk", _CTK.read_text().replace("@VERSION@", version))
 
     def load(self, driver):
-        """Have a driver's libraries and its module."""
         for old in self.root.glob("usr/lib/x86_64-linux-gnu/libcuda.so.*"):
             old.unlink()
         if driver:

@@ -321,7 +321,6 @@ class Host:
         transaction.Transaction(self.job(), request).run()
 
     def job(self) -> Job:
-        """Return a job with its folder."""
         folder = self.root / "var/job"
         folder.mkdir(parents=True, exist_ok=True)
         return Job(str(folder))
@@ -364,12 +363,10 @@ class Host:
         }  # fmt: skip
 
     def keep(self, place: Path) -> Memory:
-        """Keep this state of the host to go back to."""
         shutil.copytree(self.root, place, symlinks=True)
         return copy.deepcopy(self.memory)
 
     def back(self, place: Path, memory: Memory) -> None:
-        """Go back to a state that was kept."""
         shutil.rmtree(self.root)
         shutil.copytree(place, self.root, symlinks=True)
         self.memory = copy.deepcopy(memory)
@@ -401,8 +398,6 @@ def _text(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Point:
-    """One call of one command, and what happens at it."""
-
     command: str
     number: int
     way: str

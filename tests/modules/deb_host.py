@@ -65,7 +65,6 @@ class DebHost:
         replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
 
     def package(self, key: str, version: str) -> Deb:
-        """Return a package as it is built."""
         name, _colon, arch = key.partition(":")
         arch = "all" if name in self.everywhere else arch
         needs, conflicts = (told.get(f"{name}={version}", told.get(name, "")) for told in (self.needs, self.conflicts))
@@ -217,7 +216,6 @@ class DebHost:
         return key, "=", version.replace("%3a", ":")
 
     def _candidate(self, key: str) -> str:
-        """Return the version that apt takes unasked, the newest."""
         versions = [*self.offered.get(key, []), *([self.installed[key]] if key in self.installed else [])]
         return max(versions, key=_numbers, default="")
 

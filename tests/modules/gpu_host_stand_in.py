@@ -48,8 +48,6 @@ class Units:
 
 
 class Host(Units):
-    """Units, boards and a stand-in nvidia-smi."""
-
     def __init__(self, root, monkeypatch):
         super().__init__(root, monkeypatch, {"nvidia-smi": _SMI.read_text().replace("@VERSION@", "580.159.04")})
         (root / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module  580.159.04  Release Build\n")

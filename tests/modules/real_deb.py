@@ -70,7 +70,6 @@ class RealDeb:
         return host.installed(), host.held()
 
     def build(self, package: Deb) -> Path:
-        """Return a package that has no files; each is made once."""
         made = self.shelf / f"{hashlib.sha256(f'{package} {native()}'.encode()).hexdigest()[:16]}.deb"
         if not made.exists():
             tree = self.shelf / "tree"
@@ -105,10 +104,8 @@ class RealDeb:
 
 @cache
 def native() -> str:
-    """Return dpkg's own architecture."""
     return subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def foreign() -> str:
-    """Return another architecture."""
     return "i386" if native() != "i386" else "amd64"

@@ -39,7 +39,6 @@ class RpmHost:
     enabled: dict[str, str] = field(default_factory=dict)  # the stream of each module
 
     def package(self, name: str, version: str) -> Rpm:
-        """Return a package as it is built."""
         return Rpm(name, version.removeprefix("0:"), "what-nobody-has" if name in self.uninstallable else "")
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 
 
 def write(root, texts, mode=0o644):
-    """Write files below a folder: {path: text or bytes}."""
     for name, text in texts.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,6 @@ OLD, NEW, BEST = "/usr/local/cuda-11.8", "/usr/local/cuda-12.8", "/usr/local/cud
 
 
 class Alternatives:
-    """What update-alternatives keeps."""
-
     def __init__(self, chosen, words):
         self.chosen, self.words, self.there = chosen, words, {OLD, NEW, BEST}
 

@@ -111,7 +111,6 @@ def test_what_nobody_wants_any_more_goes(tmp_path):
 
 
 def cpio(*members):
-    """An archive as rpm2cpio writes it."""
     out = b""
     for name, content in (*members, ("TRAILER!!!", b"")):
         mode = 0o100644 if content or name == "TRAILER!!!" else 0o040755

@@ -25,14 +25,12 @@ SYSTEMCTL = stored("monitoring_systemctl.txt")
 
 @pytest.fixture
 def answering():
-    """An exporter that answers somewhere on this machine."""
     with serving() as site:
         yield site.url.removeprefix("http://")
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """A host below a folder."""
     for name in ("units", "etc/systemd/system", "textfiles"):
         (tmp_path / name).mkdir(parents=True)
     for unit in ("prometheus-node-exporter", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia_gpu_exporter"):

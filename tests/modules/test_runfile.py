@@ -59,7 +59,6 @@ class Host:
 
 @pytest.fixture
 def ran():
-    """What ran of the installer."""
     return []
 
 

@@ -20,8 +20,6 @@ echo "$@" >"$0.arguments"; cp "$4" "$0.hash"; exit "$(cat "$0.exit" 2>/dev/null 
 
 
 class Machine:
-    """A host whose firmware and disk are folders."""
-
     def __init__(self, root):
         self.host = self.running_from = Below(root)
 

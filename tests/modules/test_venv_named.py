@@ -22,7 +22,6 @@ __all__ = ["wanted"]
 
 
 def environment(folder, name, *keys):
-    """Stand-ins for an environment's folders, and its link."""
     for key in keys:
         (folder / f".{name}-{key}").mkdir()
     (folder / name).symlink_to(f".{name}-{keys[-1]}")

@@ -264,7 +264,6 @@ def files_below(folder):
 
 @pytest.fixture
 def way(tmp_path):
-    """A way back by one file."""
     write(tmp_path, {"a_1_amd64.deb": b"x" * 1000})
     return way_back.WayBack({"a": f"{tmp_path}/a_1_amd64.deb"}, [], [], [])
 

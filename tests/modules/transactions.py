@@ -12,8 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 
 class Job:
-    """A job that tells nobody how far it is."""
-
     def __init__(self, folder: str) -> None:
         self.folder, self.log_path, self.state = folder, folder + "/log", {}
 
@@ -33,8 +31,6 @@ def asked(state_dir: Any, manager: str, *wanted: tuple[str, str], **more: Any) -
 
 @dataclass
 class Site:
-    """One state folder, and transactions in it."""
-
     folder: Path
 
     @classmethod

@@ -37,7 +37,6 @@ BOOT, BOOT_EMULATED = 600.0, 1800.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """What `./dev test real` takes."""
     made = argparse.ArgumentParser("./dev test real", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     several = {"action": "append", "default": []}
     what = made.add_argument_group("what is tried (repeatable)")
@@ -63,7 +62,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Try everything that was named; 0 when all of it went as it should."""
     made = parser()
     arguments = made.parse_args(words)
     if bool(arguments.collect) == bool(arguments.image or arguments.host):
@@ -136,7 +134,6 @@ def each(target: Remote | str, arguments: argparse.Namespace, variables: dict[st
 
 
 def tried(target: Remote | str, arguments: argparse.Namespace, variables: dict[str, Any]) -> bool:
-    """Take one through."""
     began = datetime.now(timezone.utc)
     name = re.sub(r"[^A-Za-z0-9.]+", "-", target.name if isinstance(target, Remote) else target.rpartition("/")[2])
     folder = (arguments.out / f"{began:%Y%m%dT%H%M%S}-{name}").resolve()
@@ -155,7 +152,6 @@ def tried(target: Remote | str, arguments: argparse.Namespace, variables: dict[s
 def travelled(
     machine: Remote | Booted, image: str, folder: Path, arguments: argparse.Namespace, variables: dict[str, Any]
 ) -> bool:
-    """Make the journey and write its row."""
     journey = Journey(
         machine.name, folder, {**machine.variables(), **variables}, arguments.want or ["driver"], arguments.older,
         lambda text: print(text, flush=True),

@@ -18,8 +18,6 @@ TRIES = 5
 
 
 class Image(NamedTuple):
-    """An image that is never written to."""
-
     path: Path
     kind: str
     name: str

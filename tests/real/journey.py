@@ -29,8 +29,6 @@ class Step:
 
 @dataclass
 class Journey:
-    """One host on its way."""
-
     host: str
     folder: Path
     variables: Mapping[str, Any]

@@ -38,12 +38,10 @@ class Machine(Protocol):
 
 
 def missing(programs: dict[str, str]) -> list[str]:
-    """Packages to install before this can run."""
     return sorted(set(lacking(programs).values()))
 
 
 def require(programs: dict[str, str]) -> None:
-    """Say what this machine lacks."""
     if absent := missing({**SSH, **programs}):
         raise LabError(f"this needs {', '.join(absent)}: apt-get install {' '.join(absent)}")
 
@@ -72,7 +70,6 @@ class Remote:
 
 
 def parted(address: str) -> tuple[str, str, int]:
-    """Return user, host and port of [USER@]HOST[:PORT]."""
     user, _, rest = address.rpartition("@")
     host, colon, port = rest.rpartition(":") if rest.count(":") == 1 else (rest, "", "")
     host = host.strip("[]")
@@ -98,7 +95,6 @@ class Booted:
 
     @property
     def about(self) -> str:
-        """What it is, for the page."""
         how = "emulated" if self.fast_words() == EMULATED else "virtualised"
         return f"QEMU, {how}" + (f", simulated {self.simulates}" if self.simulates != "none" else "")
 
@@ -157,7 +153,6 @@ class Booted:
         return [word for option in words for word in ("-o", option)]
 
     def ssh(self, *argv: str, user: str = "", timeout: float = 120) -> CompletedProcess[str]:
-        """Run a command there."""
         whole = ["ssh", "-F", "/dev/null", "-i", str(self.folder / "key"), "-p", str(self.port), "-o", "BatchMode=yes"]
         target = f"{user or self.user}@127.0.0.1"
         return run([*whole, *self.ssh_options(), target, shlex.join(argv)], check=False, timeout=timeout)
@@ -178,7 +173,6 @@ class Booted:
         raise LabError(f"{self.image.name} did not come up within {timeout:.0f} s: {self.evidence()}")
 
     def evidence(self) -> str:
-        """What is left to look at."""
         return "\n".join(tail(self.folder / name) for name in ("console.log", "emulator.log"))
 
     def variables(self) -> dict[str, Any]:

@@ -18,8 +18,6 @@ _LONGEST = 160
 
 
 class Seen(NamedTuple):
-    """What a row says beside its steps."""
-
     image: str
     machine: str
     source: str
@@ -29,7 +27,6 @@ class Seen(NamedTuple):
 
 
 def row(seen: Seen, steps: Sequence[Step]) -> str:
-    """Return one line of the table."""
     system, kernel = seen.facts.get("os") or {}, seen.facts.get("kernel") or {}
     name = system.get("name") or "unknown"
     known = {step.name: step for step in steps}
@@ -71,7 +68,6 @@ def _key(line: str) -> tuple[str, ...]:
 
 
 def write(rows: Iterable[str]) -> None:
-    """Put rows into the page."""
     PAGE.write_text(merged(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
 
 

@@ -64,7 +64,6 @@ def wait_for_end(host: VirtualMachine, timeout: float) -> dict[str, Any]:
 
 
 def again(host: VirtualMachine) -> list[str]:
-    """One more boot: what it changed."""
     before = snapshot(host)
     host.reboot()
     host.until(f"! systemctl is-active --quiet {UNIT}", 60)

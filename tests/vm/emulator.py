@@ -45,7 +45,6 @@ def layer(base: Path, kind: str, disk: Path, size: str = "") -> None:
 
 
 def tail(path: Path) -> str:
-    """The end of a log, with its name."""
     return f"{path.name}: " + (path.read_text(errors="replace")[-2500:] if path.exists() else "none")
 
 

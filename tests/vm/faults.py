@@ -26,7 +26,6 @@ FAULTS_INSIDE = "/var/lib/gpusetup-lab/faults"
 
 
 def recorded(state: str) -> str:
-    """A condition: the record says this."""
     return f"""grep -qE '"state": ?"{state}"' /var/lib/gpusetup/status.json"""
 
 
@@ -44,8 +43,6 @@ HOLD = (
 
 @dataclass
 class Row:
-    """One line of the table."""
-
     fault: str
     outcome: str = ""
     saw: list[str] = field(default_factory=list)
@@ -200,7 +197,6 @@ FAULTS: dict[str, Callable[[Trial], None]] = {
 
 
 def main(words: list[str]) -> int:
-    """Run faults, keep their rows, write the page."""
     try:
         prepare()
     except LabError as error:
@@ -239,14 +235,12 @@ def earlier() -> dict[str, str]:
 
 
 def line(row: Row) -> str:
-    """A row as the page has it."""
     verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
     cells = (row.fault, row.outcome, "; then ".join(row.saw), row.reboots, row.again, verdict)
     return "| " + " | ".join(_timeless(clean(cell)) for cell in cells) + " |"
 
 
 def page(rows: dict[str, str]) -> str:
-    """The page of the docs."""
     not_run = [name for name in FAULTS if name not in rows]
     as_wanted = sum(1 for text in rows.values() if text.endswith("| as wanted |"))
     more = f" {len(not_run)} more were not run." if not_run else ""

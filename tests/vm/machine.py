@@ -28,7 +28,6 @@ STATUS = "/var/lib/gpusetup/status.json"
 
 
 def prepare() -> None:
-    """Install what virtual machines need; LabError says what is missing."""
     outer.prepare(VIRTUAL)
 
 

@@ -51,7 +51,6 @@ def cloud_documents(name: str, user: str, key: str, host_key: Path, *, simulates
 
 
 def cloud_config(content: Mapping[str, Any]) -> str:
-    """Settings as cloud-init reads them."""
     return "#cloud-config\n" + json.dumps(content, indent=1) + "\n"
 
 

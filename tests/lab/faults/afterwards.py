@@ -17,15 +17,12 @@ def known(row: Row, lab: Lab) -> None:
 def leaves(row: Row, lab: Lab) -> None:
     """What was brought goes again, all of it, and that is said truthfully."""
     answer = lab.command("remove", "--yes")
-    if answer.code not in {0, 9}:
-        row.problems.append(f"remove: exit {answer.code}: {said(answer)}")
+    row.must(answer.code in {0, 9}, f"remove: exit {answer.code}: {said(answer)}")
     left = sorted(set(packages(lab.host)) - set(lab.before))
-    if left:
-        row.problems.append(f"remove, exit {answer.code}, leaves {', '.join(left[:4])}{' …' if len(left) > 4 else ''}")
+    row.must(not left, f"remove, exit {answer.code}, leaves {', '.join(left[:4])}{' …' if len(left) > 4 else ''}")
     files = [str(path.relative_to(lab.host.root)) for path in lab.host.path("/etc").rglob("*gpusetup*")]
     files = [path for path in files if "lab" not in path]
-    if files:
-        row.problems.append(f"remove leaves {', '.join(files[:3])}")
+    row.must(not files, f"remove leaves {', '.join(files[:3])}")
 
 
 def kept(row: Row, lab: Lab) -> None:
@@ -37,12 +34,9 @@ def kept(row: Row, lab: Lab) -> None:
     lab.host.ssh("apt-mark", "unhold", *sorted(before)[:2])
     lab.host.path(NOUVEAU).unlink(missing_ok=True)
     answer = lab.apply()
-    if answer.code != 0:
-        row.problems.append(f"mending what somebody undid: exit {answer.code}: {said(answer)}")
-    if _held(lab) != before:
-        row.problems.append(f"after the mending {len(_held(lab))} of {len(before)} packages are held")
-    if not lab.host.path(NOUVEAU).exists():
-        row.problems.append("the file that keeps nouveau away stays away")
+    row.must(answer.code == 0, f"mending what somebody undid: exit {answer.code}: {said(answer)}")
+    row.must(_held(lab) == before, f"after the mending {len(_held(lab))} of {len(before)} packages are held")
+    row.must(lab.host.path(NOUVEAU).exists(), "the file that keeps nouveau away stays away")
 
 
 def goes_up_and_back(row: Row, lab: Lab) -> None:
@@ -61,7 +55,6 @@ def goes_up_and_back(row: Row, lab: Lab) -> None:
 
 
 def lives_on(row: Row, lab: Lab) -> None:
-    """All of it, one after the other."""
     for look in (known, kept, goes_up_and_back, leaves):
         look(row, lab)
 

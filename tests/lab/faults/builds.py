@@ -12,31 +12,24 @@ int lab_old_call(struct pci_dev *device) { return pci_resize_resource(device, 0,
 
 
 def build_fails(row: Row) -> None:
-    lab = Lab("build")
-    try:
+    with Lab("build") as lab:
         lab.host.break_packages("dkms-build", "fail")
         judged(row, lab, lab.apply(), 7, "could not be built", unchanged=True)
         lab.host.break_packages("dkms-build", "")
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def no_headers(row: Row) -> None:
-    lab = Lab("headers")
-    try:
+    with Lab("headers") as lab:
         lab.host.ssh("sh", "-c", "dpkg --purge --force-depends $(dpkg-query -W -f '${Package}\\n' 'linux-headers-*')")
         lab.before = packages(lab.host)
         judged(row, lab, lab.apply(), 5, "GS-466", unchanged=True)
         completes(row, lab, (5,))
-    finally:
-        lab.close()
 
 
 def kernel_too_new(row: Row) -> None:
     """The stand-in's source calls a kernel function as an older kernel had it; the compiler itself says no."""
-    lab = Lab("too-new", flavour="debian13")
-    try:
+    with Lab("too-new", flavour="debian13") as lab:
         lab.host.path("/root/old-call.c").write_text(OLD_CALL)
         override = lab.host.path("/etc/dkms/nvidia.conf")
         override.write_text(
@@ -46,5 +39,3 @@ def kernel_too_new(row: Row) -> None:
         judged(row, lab, lab.apply(), 7, "too few arguments", unchanged=True)
         override.unlink()
         completes(row, lab)
-    finally:
-        lab.close()

@@ -16,7 +16,6 @@ from tests.modules.cuts_beside import WORLDS
 
 
 def cut_at(command: str, world: type[Host]) -> str:
-    """The name of a command's row."""
     return " ".join(filter(None, [command, world.what, "cut or failing at every call"]))
 
 

@@ -11,42 +11,32 @@ from tests.lab.moments import package_step
 
 def full(mount: str, mib: int, names: str) -> Callable[[Row], None]:
     def run(row: Row) -> None:
-        lab = Lab(f"full{mount.replace('/', '-')}", disks={mount: mib})
-        try:
+        with Lab(f"full{mount.replace('/', '-')}", disks={mount: mib}) as lab:
             lab.host.fill_disk(mount, leave_mib=3)
             judged(row, lab, lab.apply(), 5, names, unchanged=True)
             lab.host.free_disk(mount)
             completes(row, lab)
-        finally:
-            lab.close()
 
     return run
 
 
 def small_boot(row: Row) -> None:
     """It holds one kernel with its initramfs and has no room for a second image: known before anything is changed."""
-    lab = Lab("small-boot", disks={"/boot": 30})
-    try:
+    with Lab("small-boot", disks={"/boot": 30}) as lab:
         judged(row, lab, lab.apply(), 5, "GS-472", unchanged=True)
         completes(row, lab, (5,))
-    finally:
-        lab.close()
 
 
 def read_only_boot(row: Row) -> None:
-    lab = Lab("read-only", disks={"/boot": 200})
-    try:
+    with Lab("read-only", disks={"/boot": 200}) as lab:
         lab.host.ssh("mount", "-o", "remount,bind,ro", "/boot")
         judged(row, lab, lab.apply(), 5, "GS-472", unchanged=True)
         lab.host.ssh("mount", "-o", "remount,bind,rw", "/boot")
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def lock_held(row: Row) -> None:
-    lab = Lab("lock")
-    try:
+    with Lab("lock") as lab:
         with ExitStack() as held:
             held.enter_context(packages_locked(lab.host))
 
@@ -56,17 +46,12 @@ def lock_held(row: Row) -> None:
 
             judged(row, lab, lab.apply_until(lambda: package_step(lab.host) == "lock", let_go), 0)
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def dpkg_interrupted(row: Row) -> None:
-    lab = Lab("half-dpkg")
-    try:
+    with Lab("half-dpkg") as lab:
         control = "Package: lab-half\nVersion: 1\nArchitecture: all\nMaintainer: lab\nDescription: half\n"
         lab.host.ssh("sh", "-c", f"mkdir -p /tmp/h/DEBIAN && printf '{control}' >/tmp/h/DEBIAN/control")
         lab.host.ssh("sh", "-c", "dpkg-deb -b /tmp/h /tmp/h.deb && dpkg --unpack /tmp/h.deb")
         judged(row, lab, lab.apply(), 0)
         completes(row, lab)
-    finally:
-        lab.close()

@@ -17,25 +17,20 @@ from tests.lab.places import SIMULATED_ROOT
 
 def killed_in_the_reboot(row: Row) -> None:
     """The controller is gone when the host has just come up again with its new driver."""
-    lab = Lab("kill-reboot")
-    booted = lab.host.path(SIMULATED_ROOT) / "proc/modules"
-    try:
+    with Lab("kill-reboot") as lab:
+        booted = lab.host.path(SIMULATED_ROOT) / "proc/modules"
         first = booted.stat().st_mtime
         answer = lab.apply_until(lambda: booted.exists() and booted.stat().st_mtime > first, kill_tree)
         lab.host.wait()
         row.exit, row.saw, row.after = "killed", "nothing more", lab.state()
-        if answer.code != -signal.SIGKILL:
-            row.problems.append(f"exit {answer.code} instead of a kill")
+        row.must(answer.code == -signal.SIGKILL, f"exit {answer.code} instead of a kill")
         completes(row, lab)
         lives_on(row, lab)
-    finally:
-        lab.close()
 
 
 def back_too_late(row: Row) -> None:
     """The reboot begins, the controller's patience ends, and the host comes back some time later."""
-    lab = Lab("late")
-    try:
+    with Lab("late") as lab:
         lab.variables = {"gpu_reboot_timeout": "60"}
         lab.write()
         lab.host.lose_at_reboot()
@@ -44,20 +39,16 @@ def back_too_late(row: Row) -> None:
         lab.host.lose_at_reboot(lost=False)
         lab.host.power_on()
         judged(row, lab, answer, 7, "did not come back from its reboot")
-        if while_away.code != 6:
-            row.problems.append(f"the same command while the host is away: exit {while_away.code}")
+        row.must(while_away.code == 6, f"the same command while the host is away: exit {while_away.code}")
         completes(row, lab)
         lives_on(row, lab)
-    finally:
-        lab.close()
 
 
 def killed_on_the_host(program: str, code: int) -> Callable[[Row], None]:
     """Somebody, or the kernel out of memory, kills one program of the package step; another job takes over from ours."""
 
     def run(row: Row) -> None:
-        lab = Lab(f"kill-{program}")
-        try:
+        with Lab(f"kill-{program}") as lab:
             lab.host.break_packages("nvidia-smi", "sleep 8")
             started = lambda: lab.installing() and bool(_running(lab, program))  # noqa: E731
             answer = lab.apply_until(started, lambda _pid: _kill(lab, program))
@@ -66,8 +57,6 @@ def killed_on_the_host(program: str, code: int) -> Callable[[Row], None]:
             completes(row, lab)
             known(row, lab)
             leaves(row, lab)
-        finally:
-            lab.close()
 
     return run
 

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.lab import fleet
@@ -20,53 +21,45 @@ STEPS = (
 
 
 def ssh_cut(row: Row) -> None:
-    lab = Lab("ssh-cut")
-    try:
+    with Lab("ssh-cut") as lab:
         lab.host.break_packages("nvidia-smi", "sleep 8")
         answer = lab.apply_until(lab.installing, lambda _pid: lab.host.cut_network())
         lab.host.restore_network()
         judged(row, lab, answer, 6)
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def power_cut(package: str, how: str) -> Callable[[Row], None]:
     def run(row: Row) -> None:
-        lab = Lab(f"power-{package}")
-        try:
+        with Lab(f"power-{package}") as lab:
             lab.host.break_packages(package, how)
             answer = lab.apply_until(lab.installing, lambda _pid: (time.sleep(3), lab.host.power_cut()))
             lab.host.break_packages(package, "")
             lab.host.power_on()
             judged(row, lab, answer, 6)
             completes(row, lab)
-        finally:
-            lab.close()
 
     return run
 
 
 def never_answers(row: Row) -> None:
     """The host is well, but what is asked of it blocks for ever: a file that nobody writes to."""
-    lab = Lab("blocks")
-    try:
+    with Lab("blocks") as lab:
         lab.variables = {"gpu_facts_timeout": "20"}
         lab.write()
         lab.host.ssh("mkfifo", "/etc/modprobe.d/blocks.conf")
         judged(row, lab, lab.apply(), 5, "GS-309", unchanged=True)
         lab.host.ssh("rm", "/etc/modprobe.d/blocks.conf")
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def one_hangs(row: Row) -> None:
     """One of many hosts hangs in the middle of dpkg: the others finish, and it is named."""
     others = int(os.environ.get("GPUSETUP_FAULT_HOSTS", "20")) - 1
-    lab = Lab("hangs")
     names = [f"fault-beside-{os.getpid()}-{number}" for number in range(others)]
-    try:
+    with Lab("hangs") as lab, ExitStack() as after:
+        after.callback(fleet.down, names)
+        after.callback(lab.host.thaw)
         beside = fleet.up([HostSpec(name=name, flavour="debian12", machine="t4") for name in names])
         lab.write(extra="\n".join(f"{host.name} ansible_host={host.address}" for host in beside))
         lab.host.break_packages("nvidia-smi", "sleep 8")
@@ -79,24 +72,18 @@ def one_hangs(row: Row) -> None:
         if len(done) != others or states.get(lab.host.name) == "done":
             row.problems.append(f"states: {sorted(set(states.values()))}")
         completes(row, lab)
-    finally:
-        lab.host.thaw()
-        lab.close()
-        fleet.down(names)
 
 
 def controller_killed(report: Callable[[Row], None]) -> None:
     """SIGKILL at every step, one after the other on one host, always the same command; then it completes."""
-    lab = Lab("kill", machine="t4")
-    try:
+    with Lab("kill", machine="t4") as lab:
         for step in STEPS:
             row = Row(killed_at(step))
             began = time.monotonic()
             try:
                 answer = lab.apply_until(lab.at(step), kill_tree)
                 row.exit, row.saw, row.after = "killed", "nothing more", lab.state()
-                if answer.code != -signal.SIGKILL:
-                    row.problems.append(f"exit {answer.code} instead of a kill")
+                row.must(answer.code == -signal.SIGKILL, f"exit {answer.code} instead of a kill")
                 row.again = "goes on to the next step"
             except AssertionError as error:
                 row.exit, row.after, row.again = "not killed", lab.state(), str(error)
@@ -107,8 +94,6 @@ def controller_killed(report: Callable[[Row], None]) -> None:
                 row.again += f"; once more: {said(final)}"
             row.seconds = time.monotonic() - began
             report(row)
-    finally:
-        lab.close()
 
 
 def kill_tree(pid: int) -> None:

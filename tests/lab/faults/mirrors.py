@@ -21,26 +21,20 @@ BRIDGE = "10.77.0.1"
 def mirror(what: str, where: str, code: int, names: str = "") -> Callable[[Row], None]:
     def run(row: Row) -> None:
         token = f"fault{what.replace('-', '')}{where}{os.getpid()}"
-        lab = Lab(f"{what}-{where}", base=ready().with_fault(token, what, where).base)
-        try:
+        with Lab(f"{what}-{where}", base=ready().with_fault(token, what, where).base) as lab:
             judged(row, lab, lab.apply(), code, names, unchanged=code != 0)
             set_fault(token, "")
             completes(row, lab)
-        finally:
-            lab.close()
 
     return run
 
 
 def mirror_gone(row: Row) -> None:
-    lab = Lab("gone", base=f"http://{BRIDGE}:9")
-    try:
+    with Lab("gone", base=f"http://{BRIDGE}:9") as lab:
         judged(row, lab, lab.apply(), 6, "GS-449", unchanged=True)
         lab.base = lab.repositories.base
         lab.write()
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def expired_key(row: Row) -> None:
@@ -54,8 +48,7 @@ def expired_key(row: Row) -> None:
                 found = super().translate_path(path)
                 return str(key.signed(Path(found))) if Path(found).name == "InRelease" else found
 
-        lab = Lab("expired-key")
-        try:
+        with Lab("expired-key") as lab:
             with _serving(Server) as address:
                 lab.base = f"{address}/{lab.repositories.folder.name}"
                 lab.variables = {
@@ -67,8 +60,6 @@ def expired_key(row: Row) -> None:
             lab.base, lab.variables = lab.repositories.base, {}
             lab.write()
             completes(row, lab)
-        finally:
-            lab.close()
 
 
 class _Key:
@@ -90,7 +81,6 @@ class _Key:
         return subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
 
     def signed(self, index: Path) -> Path:
-        """The same index with this key's signature."""
         target = self.home / index.parent.as_posix().strip("/").replace("/", "-")
         if not target.exists():
             text = index.with_name("Release").read_text()
@@ -142,24 +132,19 @@ def proxy_needed(row: Row) -> None:
         def log_message(self, template: str, *values: object) -> None:
             pass
 
-    lab = Lab("proxy", base="http://packages.example")
-    try:
-        with _serving(Proxy) as address:
-            lab.variables = {"gpusetup_source_key": "http://packages.example/lab-key.asc"}
-            lab.write()
-            judged(row, lab, lab.apply(), 5, "GS-442", unchanged=True)
-            lab.variables["gpusetup_proxy"] = address
-            lab.write()
-            completes(row, lab)
-    finally:
-        lab.close()
+    with Lab("proxy", base="http://packages.example") as lab, _serving(Proxy) as address:
+        lab.variables = {"gpusetup_source_key": "http://packages.example/lab-key.asc"}
+        lab.write()
+        judged(row, lab, lab.apply(), 5, "GS-442", unchanged=True)
+        lab.variables["gpusetup_proxy"] = address
+        lab.write()
+        completes(row, lab)
 
 
 def clock(row: Row) -> None:
     """apt lives five years ago: one program's time, because all lab hosts share the clock of one kernel."""
-    lab = Lab("clock")
-    wrapper = lab.host.path("/usr/local/bin/apt-get")
-    try:
+    with Lab("clock") as lab:
+        wrapper = lab.host.path("/usr/local/bin/apt-get")
         library = lab.host.path("/usr/local/lib/libfaketime.so.1")
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["apt-get", "-q", "download", "libfaketime"], cwd=folder, check=True, capture_output=True)
@@ -173,5 +158,3 @@ def clock(row: Row) -> None:
         judged(row, lab, lab.apply(), 6, "is not valid yet", unchanged=True)
         wrapper.unlink()
         completes(row, lab)
-    finally:
-        lab.close()

@@ -38,7 +38,6 @@ def keep(row: Row) -> None:
 
 
 def kept() -> list[Row]:
-    """The rows that the page has."""
     text = PAGE.read_text() if PAGE.exists() else ""
     usual = "".join(re.findall(r"^\*\*Commit (\S+),", text, re.MULTILINE))
     rows = []
@@ -50,7 +49,6 @@ def kept() -> list[Row]:
 
 
 def page(rows: list[Row]) -> str:
-    """The page of the docs."""
     ran = {row.fault for row in rows}
     not_run = {name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS), *NAMES) if name not in ran} | NOT_RUN
     failed = sum(1 for row in rows if row.problems)

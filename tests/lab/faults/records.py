@@ -17,48 +17,40 @@ SECRET = "hunter2-of-the-lab"
 
 def many_runs_beside(row: Row) -> None:
     """While a long apply runs, a timer's other commands come and go, more of them than run folders are kept."""
-    lab = Lab("many-runs")
+    with Lab("many-runs") as lab:
 
-    def others(_pid: int) -> None:
-        for _ in range(51):
-            new_run(lab.folder / "state")
+        def others(_pid: int) -> None:
+            for _ in range(51):
+                new_run(lab.folder / "state")
 
-    try:
         lab.host.break_packages("nvidia-smi", "sleep 8")
         judged(row, lab, lab.apply_until(lab.installing, others), 0)
         completes(row, lab)
-    finally:
-        lab.close()
 
 
 def clock_went_back(row: Row) -> None:
     """The controller's clock was years ahead while it made the runs that it keeps, on itself and on the host."""
-    lab = Lab("clock-back")
-    try:
+    with Lab("clock-back") as lab:
         ahead = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=6 * 365)
         for number in range(50):
             new_run(lab.folder / "state", ahead + dt.timedelta(minutes=number))
         judged(row, lab, lab.apply(), 0)
         completes(row, lab)
         known(row, lab)
-    finally:
-        lab.close()
 
 
 def secrets_kept(variables: dict[str, str], *words: str, code: int, names: str = "") -> Callable[[Row], None]:
     """A password in an address: whatever becomes of it, nothing that the controller keeps holds it."""
 
     def run(row: Row) -> None:
-        lab = Lab("secret-" + re.sub("[^a-z]+", "-", row.fault.lower()))
-        try:
+        with Lab("secret-" + re.sub("[^a-z]+", "-", row.fault.lower())) as lab:
             lab.variables = {
                 key: value.format(secret=SECRET, base=lab.base.split("//")[1]) for key, value in variables.items()
             }
             lab.write()
             answer = lab.apply(*words)
             judged(row, lab, answer, code, names)
-            if SECRET in answer.out + answer.err:
-                row.problems.append("the password was said")
+            row.must(SECRET not in answer.out + answer.err, "the password was said")
             argv = ["grep", "-rlaF", "-e", SECRET, str(lab.folder / "state")]
             holding = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
             if holding:
@@ -68,23 +60,18 @@ def secrets_kept(variables: dict[str, str], *words: str, code: int, names: str =
             lab.variables = {}
             lab.write()
             completes(row, lab)
-        finally:
-            lab.close()
 
     return run
 
 
 def record_lost(row: Row) -> None:
-    lab = Lab("no-record")
-    try:
+    with Lab("no-record") as lab:
         lab.apply()
         lab.host.ssh("rm", "-rf", "/var/lib/gpusetup")
         judged(row, lab, lab.apply(), 0)
         completes(row, lab)
         known(row, lab)
         goes_up_and_back_after_a_loss(row, lab)
-    finally:
-        lab.close()
 
 
 def goes_up_and_back_after_a_loss(row: Row, lab: Lab) -> None:
@@ -93,16 +80,14 @@ def goes_up_and_back_after_a_loss(row: Row, lab: Lab) -> None:
     for _ in range(2):
         removed = lab.command("remove", "--yes")
         left = sorted(set(packages(lab.host)) - set(lab.before))
-        if removed.code == 0 and left:
-            row.problems.append(f"remove says exit 0 and leaves {', '.join(left[:3])}")
+        row.must(not (removed.code == 0 and left), f"remove says exit 0 and leaves {', '.join(left[:3])}")
     if left:
         lab.host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "purge", *left)
     leaves(row, lab)
 
 
 def record_halved(row: Row) -> None:
-    lab = Lab("half-record")
-    try:
+    with Lab("half-record") as lab:
         lab.apply()
         path = lab.host.path(RECORD)
         half = path.read_bytes()[: path.stat().st_size // 2]
@@ -112,23 +97,18 @@ def record_halved(row: Row) -> None:
         others = [other for other in path.parent.rglob("*") if other.is_file() and other != path]
         if path.read_bytes() != half and not any(other.read_bytes() == half for other in others):
             row.problems.append("the damaged record was overwritten and nothing of it is kept")
-        if "damaged" not in answer.out + answer.err:
-            row.problems.append("nobody is told that the record was damaged")
+        row.must("damaged" in answer.out + answer.err, "nobody is told that the record was damaged")
         completes(row, lab)
         goes_up_and_back_after_a_loss(row, lab)
-    finally:
-        lab.close()
 
 
 def package_forced_away(row: Row) -> None:
     """A person takes one recorded package away by force; what needs it stays, broken."""
-    lab = Lab("forced")
-    try:
+    with Lab("forced") as lab:
         lab.apply()
         lab.host.ssh("dpkg", "--force-all", "-r", "nvidia-smi")
         differs = lab.command("drift")
-        if differs.code != 9:
-            row.problems.append(f"drift: exit {differs.code} although a recorded package is gone")
+        row.must(differs.code == 9, f"drift: exit {differs.code} although a recorded package is gone")
         judged(row, lab, lab.apply(), 0)
         if "nvidia-smi" not in packages(lab.host):
             row.problems.append("the package that was taken away is still missing")
@@ -136,14 +116,11 @@ def package_forced_away(row: Row) -> None:
         completes(row, lab)
         known(row, lab)
         leaves(row, lab)
-    finally:
-        lab.close()
 
 
 def plan_says_what_apply_does(row: Row) -> None:
     """The module is not loaded any more: whether that takes a reboot, plan and apply say alike."""
-    lab = Lab("plan-reboot")
-    try:
+    with Lab("plan-reboot") as lab:
         lab.apply()
         modules = lab.host.path(SIMULATED_ROOT) / "proc/modules"
         lines = modules.read_text().splitlines(keepends=True)
@@ -156,8 +133,5 @@ def plan_says_what_apply_does(row: Row) -> None:
         judged(row, lab, answer, 0)
         rebooted = lab.host.boot_id() != before
         row.saw = f"plan: reboot {'yes' if any(planned) else 'no'}; apply: {'rebooted' if rebooted else 'did not reboot'}; {said(answer)}"
-        if planned != [rebooted]:
-            row.problems.append("plan and apply differ about the reboot")
+        row.must(planned == [rebooted], "plan and apply differ about the reboot")
         completes(row, lab)
-    finally:
-        lab.close()

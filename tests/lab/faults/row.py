@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.applying import Answer, gpusetup
-from tests.lab.host import SSH_OPTIONS, Host
+from tests.lab.host import SSH_COMMON, Host
 from tests.lab.moments import installing
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.plays import packages
@@ -24,8 +24,6 @@ COMPLETE = (0,)
 
 @dataclass
 class Row:
-    """One line of the table."""
-
     fault: str
     exit: str = ""
     saw: str = ""
@@ -34,6 +32,10 @@ class Row:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     commit: str = ""
+
+    def must(self, held: object, problem: str) -> None:
+        """Note a problem unless this held."""
+        self.problems += [] if held else [problem]
 
 
 class Lab:
@@ -52,11 +54,9 @@ class Lab:
         self.before = packages(self.host)
 
     def write(self, user: str = "root", extra: str = "") -> None:
-        """Write the inventory."""
-        common = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
         variables = {
             "ansible_user": user, "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(SSH_KEY), "ansible_ssh_common_args": common,
+            "ansible_ssh_private_key_file": str(SSH_KEY), "ansible_ssh_common_args": SSH_COMMON,
             "gpusetup_simulated_root": SIMULATED_ROOT, "gpusetup_source": self.base,
             "gpusetup_source_fingerprints": self.repositories.fingerprint,
             "gpusetup_source_key": f"{self.repositories.base}/lab-key.asc", "gpusetup_components": '["driver"]',
@@ -125,14 +125,16 @@ class Lab:
         return installing(self.host)
 
     def state(self) -> str:
-        """What is on the host, in words."""
         now = packages(self.host)
         more = len(set(now) - set(self.before))
         text = "packages as before" if now == self.before else f"{more} packages more"
         audit = self.host.ssh("dpkg", "--audit", check=False).stdout.strip()
         return text + (", dpkg half way" if audit else "")
 
-    def close(self) -> None:
+    def __enter__(self) -> "Lab":  # noqa: PYI034 - Self is younger
+        return self
+
+    def __exit__(self, *_how: object) -> None:
         self.host.destroy()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -159,12 +161,9 @@ def judged(row: Row, lab: Lab, answer: Answer, code: int, names: str = "", *, un
     """Fill the row from the run under the fault, which ends in one way only: `names` is in what a person reads, as a
     reference is that no other failure has."""
     row.exit, row.saw, row.after = str(answer.code), said(answer), lab.state()
-    if answer.code != code:
-        row.problems.append(f"exit {answer.code}, expected {code}")
-    if names not in row.saw:
-        row.problems.append(f"this does not name the fault, which is {names}")
-    if unchanged and row.after != "packages as before":
-        row.problems.append("packages changed although it was refused")
+    row.must(answer.code == code, f"exit {answer.code}, expected {code}")
+    row.must(names in row.saw, f"this does not name the fault, which is {names}")
+    row.must(not (unchanged and row.after != "packages as before"), "packages changed although it was refused")
     _no_traceback(row, answer)
 
 
@@ -175,11 +174,9 @@ def completes(
     again = lab.apply(*words, stdin=stdin)
     row.again = f"exit {again.code}: {said(again)}"
     _no_traceback(row, again)
-    if again.code not in codes:
-        row.problems.append(f"the same command again: exit {again.code}: {said(again)}")
+    row.must(again.code in codes, f"the same command again: exit {again.code}: {said(again)}")
     if codes == COMPLETE:
-        if lab.host.ssh("dpkg", "--audit", check=False).stdout.strip():
-            row.problems.append("dpkg is half way at the end")
+        row.must(not lab.host.ssh("dpkg", "--audit", check=False).stdout.strip(), "dpkg is half way at the end")
         if "580" not in lab.host.ssh("nvidia-smi", check=False).stdout:
             row.problems.append("the driver does not answer at the end")
 

@@ -26,8 +26,7 @@ def every_seam(report: Callable[[Row], None]) -> None:
 
     GPUSETUP_FAULT_SEAMS=-4: chooses some, as a Python slice does.
     """
-    lab = Lab("seams")
-    try:
+    with Lab("seams") as lab:
         lab.host.break_packages("nvidia-smi", "sleep 3")  # some seams shall lie inside the package step
         seams = list(_copied(lab))
         lab.host.break_packages("nvidia-smi", "")
@@ -42,8 +41,6 @@ def every_seam(report: Callable[[Row], None]) -> None:
                 row.problems.append(f"{type(error).__name__}: {error}"[:300])
             row.seconds = time.monotonic() - began
             report(row)
-    finally:
-        lab.close()
 
 
 def _cut_there(row: Row, lab: Lab, number: int) -> None:

@@ -38,7 +38,6 @@ class Repositories:
 
     @property
     def folder(self) -> Path:
-        """Where the server has them."""
         return REPOSITORIES / self.base.rpartition("/")[2]
 
     @property
