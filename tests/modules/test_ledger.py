@@ -94,7 +94,7 @@ def test_a_failed_apply_undoes_only_its_own_changes(ledger, tmp_path):
     ledger.state["apply"] = {"id": "second"}
     ledger.write(str(changed), "second\n")
     ledger.write(str(new), "new\n")
-    assert sorted(ledger.revert_apply()) == sorted([str(changed), str(new)])
+    assert sorted(ledger.revert_apply()[0]) == sorted([str(changed), str(new)])
     assert kept.read_text() == "kept\n"
     assert changed.read_text() == "first\n"
     assert not new.exists()
@@ -102,7 +102,7 @@ def test_a_failed_apply_undoes_only_its_own_changes(ledger, tmp_path):
     assert not changed.exists()
     ledger.write(str(new), "new\n")
     ledger.state["apply"]["finished"] = "now"
-    assert ledger.revert_apply() == [], "a finished apply is never reverted"
+    assert ledger.revert_apply() == ([], []), "a finished apply is never reverted"
 
 
 def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(ledger, path):

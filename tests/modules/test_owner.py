@@ -217,3 +217,24 @@ def test_whoever_waits_for_programs_to_end_keeps_the_host(clock, folder, run_mod
     owner.take(folder, BERT, "590")
     run_module(gpu_reboot_need, host=ours, fails="GS-452")  # nobody reboots under another one
     run_module(gpu_reboot_need, host={"state_dir": folder})  # to look is free
+
+
+def test_a_disk_that_was_full_for_a_moment_ends_no_signs_of_life(clock, folder, monkeypatch):
+    token, real, calls = owner.take(folder, ANNA, "580"), owner.hold, []
+
+    def hold(*words):
+        calls.append(words)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        real(*words)
+
+    monkeypatch.setattr(owner, "hold", hold)
+    monkeypatch.setattr(owner, "_SIGN_OF_LIFE", 0.01)
+    clock.sleep(60.0)
+    over = owner.show_life(folder, token)
+    for _look in range(100):
+        if owner._read(folder)["seen"] == clock.now:
+            break
+        threading.Event().wait(0.05)
+    over.set()
+    assert owner._read(folder)["seen"] == clock.now

@@ -147,3 +147,40 @@ def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
         journal.change(link, "cuda-12")
     (entry,) = Journal(str(tmp_path)).state["open"].values()
     assert entry["aim"] == "lead to cuda-12"
+
+
+@pytest.mark.parametrize("trouble", [HostFailure("GS-465", "the second failure"), OSError(30, "the second failure")])
+@pytest.mark.parametrize(
+    ("where", "step"),
+    [
+        (transaction.package_state, "enable_streams"),
+        (transaction.way_back, "restore"),
+        (transaction.Transaction, "_left_over"),
+        (transaction.services, "bring_up"),
+        (transaction.Holds, "look"),
+        (Link, "look"),
+        (Ledger, "restore"),
+    ],
+)
+def test_a_failure_on_the_way_back_is_noted_beside_the_first_and_ends_nothing_else(
+    host, monkeypatch, where, step, trouble
+):
+    assert host.run("apply") is None
+    monkeypatch.setattr(lifecycle.Lifecycle, "finish", Mock(side_effect=Cut))
+    assert isinstance(host.run("update"), Cut)
+    done, real = [], {name: getattr(transaction.Transaction, name) for name in ("_roll_back", "_give_up")}
+
+    def breaks(self, *words):
+        monkeypatch.setattr(where, step, Mock(side_effect=trouble))
+        return real["_roll_back"](self, *words)
+
+    def gives_up(self, *words):
+        done.append("given up")
+        return real["_give_up"](self, *words)
+
+    monkeypatch.setattr(transaction.Transaction, "_roll_back", breaks)
+    monkeypatch.setattr(transaction.Transaction, "_give_up", gives_up)
+    monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "it does not compile")
+    with refused("GS-456", "it does not compile", "the second failure"):
+        host.run_packages(("driver", "1"))
+    assert done == ["given up"]

@@ -1,7 +1,7 @@
 """Failures reported to the user: what happened, where, why, and what to do."""
 
 import errno
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Tuple
 
 
 class HostFailure(Exception):  # noqa: N818 - it is the host that failed
@@ -22,6 +22,18 @@ class HostFailure(Exception):  # noqa: N818 - it is the host that failed
             if self.fields[key]:
                 parts.append(f"{title}: {self.fields[key]}")
         return "\n".join(parts)
+
+
+def tried(step: Callable[..., Any], *arguments: Any) -> Tuple[Any, str]:
+    """Return the result of a step, or why it failed: for steps after a failure, which must neither hide it nor end the
+    steps that follow.
+    """
+    try:
+        return step(*arguments), ""
+    except HostFailure as failure:
+        return None, str(failure.fields["message"])
+    except OSError as error:
+        return None, str(error)
 
 
 def of_system(error: OSError) -> HostFailure:

@@ -7,12 +7,12 @@
 import base64
 import os
 import stat
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..gpu_judge import versions
 from . import files
 from .alternatives import Link
-from .failure import HostFailure
+from .failure import HostFailure, tried
 from .journal import UNKNOWN, Journal, State
 
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
@@ -281,17 +281,21 @@ class Ledger(Journal):
 
     def before_apply(self) -> Dict[str, Optional[bytes]]:
         """Return {path: previous content} of the files that the current apply has changed."""
+        kept = self._kept_for_revert()
+        return {path: None if was is None else self._original(path, was) for path, was in kept.items()}
+
+    def _kept_for_revert(self) -> Dict[str, Any]:
         if not self.under_way:
             return {}
         now = self.state["apply"]["id"]
         changed = {path: entry for path, entry in self.state["files"].items() if entry.get("apply") == now}
-        kept = {path: entry["previous"] for path, entry in changed.items() if "previous" in entry}
-        return {path: None if was is None else self._original(path, was) for path, was in kept.items()}
+        return {path: entry["previous"] for path, entry in changed.items() if "previous" in entry}
 
-    def revert_apply(self, which: Callable[[str], bool] = bool) -> List[str]:
-        """Restore the selected files that the current apply has changed; return their paths."""
-        paths = [path for path in self.before_apply() if which(path)]
-        return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
+    def revert_apply(self, which: Callable[[str], bool] = bool) -> Tuple[List[str], List[str]]:
+        """Restore the selected files that the current apply has changed; return their paths, and why others failed."""
+        paths = [path for path in sorted(self._kept_for_revert(), reverse=True) if which(path)]
+        done = [(path, *tried(self.restore, path, "previous")) for path in paths]
+        return [path for path, restored, _why in done if restored], [why for _path, _restored, why in done if why]
 
     def forget_previous(self) -> None:
         """After a finished apply, which is never reverted: delete contents that nothing can go back to, as they may

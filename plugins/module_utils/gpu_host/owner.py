@@ -71,9 +71,10 @@ def show_life(folder: str, token: str) -> threading.Event:
 
 
 def _show_life(folder: str, token: str, over: threading.Event) -> None:
-    with contextlib.suppress(HostFailure, OSError):  # on a takeover the next step is refused
+    with contextlib.suppress(HostFailure):  # on a takeover the next step is refused
         while not over.wait(_SIGN_OF_LIFE):
-            hold(folder, token)
+            with contextlib.suppress(OSError):  # the disk may be full for a moment
+                hold(folder, token)
 
 
 def present(folder: str) -> Optional[Dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge.names import ENABLED
 from . import files, process, systemd
-from .failure import HostFailure
+from .failure import HostFailure, tried
 from .journal import State, Thing
 from .ledger import Ledger
 
@@ -172,14 +172,7 @@ def put_back(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] 
     units = [unit for unit in sorted(ledger.state["services"]) if only is None or unit in only]
     seen = _seen(ledger, units, env)
     for unit in units:
-        did, why = _tried(ledger, Unit(unit, env), seen[unit])
+        did, why = tried(ledger.undo, Unit(unit, env), seen[unit])
         changed += [unit] if did else []
         still += [why] if why else []
     return changed, still
-
-
-def _tried(ledger: Ledger, unit: Unit, seen: Dict[str, Any]) -> Tuple[bool, str]:
-    try:
-        return ledger.undo(unit, seen), ""
-    except HostFailure as failure:
-        return False, failure.fields["message"]

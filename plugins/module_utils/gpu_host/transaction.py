@@ -25,7 +25,7 @@ from . import (
     undo,
     way_back,
 )
-from .failure import HostFailure, of_system
+from .failure import HostFailure, of_system, tried
 from .ledger import Ledger
 from .machine import Machine
 from .package_state import Holds
@@ -73,7 +73,7 @@ class Transaction:
                 raise of_system(error) from error
         except HostFailure as failure:
             back = undo.revert(undo.Site(self.ledger, self.host, self.machine, self.host.env))
-            trouble = back.trouble + ([] if self.before is None else self._give_up(self.before))
+            trouble = [*back.trouble, tried(self._give_up)[1]]
             failure.result = dict(failure.result, reverted=back.things)
             failure.fields["note"] = "; ".join(filter(None, [failure.fields["note"], *trouble]))
             raise
@@ -117,26 +117,22 @@ class Transaction:
         asked = self.params["may_remove"] + self.params["remove"]
         return packages.forbidden(names, asked, [], self.ledger.state["brought"])
 
-    def _give_up(self, before: Installed) -> List[str]:
-        """Record what a failed try left, so that removal finds it and the next try continues from there; return why
-        streams and holds could not be restored.
-        """
-        now = self.host.installed()
+    def _give_up(self) -> None:
+        """Record what a failed try left, so that removal finds it and the next try continues from there."""
+        if self.before is None:
+            return
+        before, now = self.before, self.host.installed()
         change = packages.difference(self.counted, now)
         if any(change.values()):
             self.ledger.record_packages(change, self.identity)
         if self._left_over(before):
             files.write_json(self.before_path, dict(self.kept_before, packages=before, left=now))
-            return []
-        try:
-            package_state.enable_streams(self.ledger, self.host, self.kept_before["streams"])
-            holds = Holds(self.host, self.ledger.state["holds"])
-            self.ledger.change(holds, sorted(set(self.kept_before["holds"]) & set(now)))
-        except HostFailure as failure:
-            return [str(failure)]
+            return
+        package_state.enable_streams(self.ledger, self.host, self.kept_before["streams"])
+        holds = Holds(self.host, self.ledger.state["holds"])
+        self.ledger.change(holds, sorted(set(self.kept_before["holds"]) & set(now)))
         self.ledger.forget_apply()
         self._forget_before()
-        return []
 
     def _forget_before(self) -> None:
         way_back.forget(self.kept_folder)
@@ -326,13 +322,16 @@ class Transaction:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
         # Another stream hides the earlier packages.
-        package_state.enable_streams(self.ledger, self.host, self.kept_before["streams"])
+        trouble = [tried(package_state.enable_streams, self.ledger, self.host, self.kept_before["streams"])[1]]
         if self.former:
-            for line in self.ledger.revert_apply(sources.is_of_sources) and self.host.refresh():
+            reverted, unreverted = self.ledger.revert_apply(sources.is_of_sources)
+            trouble += unreverted
+            for line in reverted and self.host.refresh():
                 self.job.log("rollback: refresh: " + line)
-        lost = way_back.restore(self.host, before, self.kept_folder, self.job.log)
-        parts = (self._left_over(before), self._services(), self._hold_again())
-        left = "; ".join(part for part in parts if part)
+        lost, why = tried(way_back.restore, self.host, before, self.kept_folder, self.job.log)
+        different, unknown = tried(self._left_over, before)
+        trouble += [different or "", why, unknown, *(tried(step)[1] for step in (self._start_again, self._hold_again))]
+        left = "; ".join(part for part in trouble if part)
         said = "the host has its previous packages" if not left else "not restored: " + left
         if lost:
             failure.fields["hint"] = "the same command tries again; no longer offered, so choose others: " + ", ".join(
@@ -346,30 +345,20 @@ class Transaction:
         failure.result = dict(failure.result, rolled_back=not left)
         raise failure
 
-    def _hold_again(self) -> str:
-        """Restore the holds that were released for the transaction; return why that failed, empty if it worked."""
-        try:
-            self.host.hold(sorted(set(self.released) & set(self.host.installed())))
-        except HostFailure as failure:
-            return str(failure)
-        return ""
+    def _hold_again(self) -> None:
+        """Restore the holds that were released for the transaction."""
+        self.host.hold(sorted(set(self.released) & set(self.host.installed())))
 
     def _units(self) -> List[Tuple[str, bool]]:
         units = [unit for unit, wanted in sorted(self.ledger.state["services"].items()) if wanted.get("enabled")]
         seen = services.look(units, self.host.env) if units else {}
         return [(unit, seen[unit]["active"]) for unit in units]
 
-    def _services(self) -> str:
-        """Enable and start our units again that a removed package took along; return why one does not run, empty if all
-        do.
-        """
-        try:
-            for start in (True, False):
-                units = [unit for unit, ran in self.units_before if ran == start]
-                services.bring_up(self.ledger, units, start, self.host.env)
-        except HostFailure as failure:
-            return str(failure)
-        return ""
+    def _start_again(self) -> None:
+        """Enable and start our units again that a removed package took along."""
+        for start in (True, False):
+            units = [unit for unit, ran in self.units_before if ran == start]
+            services.bring_up(self.ledger, units, start, self.host.env)
 
     def _left_over(self, before: Installed) -> str:
         """Return the differences from `before` as text, empty if the host has all its packages again."""

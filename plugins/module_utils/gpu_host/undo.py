@@ -2,13 +2,12 @@
 for any more.
 """
 
-import contextlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 from . import boot_arguments, systemd
 from .alternatives import Alternative, Link
 from .boot_arguments import Argument
-from .failure import HostFailure
+from .failure import tried
 from .journal import Thing
 from .ledger import FILE, Ledger
 from .machine import Machine
@@ -57,25 +56,20 @@ def revert(site: Site) -> Back:
     """
     back, entries = Back([], []), site.ledger.to_revert()
     _revert([entry for entry in entries if not entry["noted"]], site, back)
-    files = site.ledger.revert_apply()
-    _read_again(files, site)
-    _revert([entry for entry in entries if entry["noted"]], site, back)
-    return Back(back.things + files, back.trouble)
-
-
-def _read_again(paths: Iterable[str], site: Site) -> None:
+    files, trouble = site.ledger.revert_apply()
     if not site.ledger.check:
-        systemd.read_again(systemd.units_of(paths), site.env)
+        trouble.append(tried(systemd.read_again, systemd.units_of(files), site.env)[1])
+    _revert([entry for entry in entries if entry["noted"]], site, back)
+    return Back(back.things + files, back.trouble + trouble)
 
 
 def _revert(entries: Iterable[Dict[str, Any]], site: Site, back: Back) -> None:
     for entry in entries:
         thing = of(entry["thing"], site, KINDS)
-        try:
-            if thing is not None and site.ledger.revert(thing):
-                back.things.append(f"{thing.kind} {thing.name}")
-        except HostFailure as failure:
-            back.trouble.append(failure.fields["message"])
+        if thing is not None:
+            reverted, why = tried(site.ledger.revert, thing)
+            back.things.extend([f"{thing.kind} {thing.name}"] if reverted else [])
+            back.trouble.append(why)
 
 
 def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
@@ -90,5 +84,4 @@ def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
         if kind == FILE:
             site.ledger.close_file(name)
         elif thing is not None:
-            with contextlib.suppress(HostFailure):
-                site.ledger.give_up(thing)
+            tried(site.ledger.give_up, thing)
