@@ -195,18 +195,19 @@ def main() -> None:
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen: Dict[str, Dict[str, Any]] = {}
+    told: List[str] = []
     if module.check_mode or not job.joinable():  # a job that rebuilds the initramfs has already written the files
         with params.failing(module, finished=True, progress={}):
             result = Nouveau(request, check=True, seen=seen).run()
-        for text in result.pop("warnings"):
+        told = result.pop("warnings")
+        for text in told:
             module.warn(text)
         if module.check_mode or not result["changed"]:
             module.exit_json(finished=True, progress={}, **result)
 
     def work(running: jobs.Job) -> Dict[str, Any]:
         result = Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
-        result.pop("warnings")  # already reported before the job started
-        return result
+        return dict(result, warnings=[text for text in result["warnings"] if text not in told])
 
     with params.failing(module, finished=True, progress={}):
         status = job.start_or_join(work, wait)

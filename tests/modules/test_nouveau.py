@@ -48,6 +48,16 @@ def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_pa
     jobs.refuse_while_running(str(tmp_path))
 
 
+def test_what_only_the_work_itself_shows_is_told_once(run_module, monkeypatch, tmp_path):
+    def run(self):
+        return {"changed": True, "warnings": ["known before", *([] if self.check else ["the menu stays as it was"])]}
+
+    monkeypatch.setattr(Slow, "run", run)
+    monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
+    answer = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=20)
+    assert (answer["finished"], answer["warnings"]) == (True, ["the menu stays as it was"])
+
+
 def test_a_look_that_fails_is_told_as_a_failure(run_module, monkeypatch, tmp_path):
     blind = HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Mock(side_effect=blind))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import gpu_users, owner, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
@@ -125,6 +125,16 @@ def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
         gpu_recover.record_recovery(host.given["state_dir"], entry)
     kept = record(host)
     assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
+
+
+def test_a_program_on_a_gpu_of_another_pci_domain_is_not_in_the_way(monkeypatch, tmp_path):
+    told = "00000009:01:00.0, 7, /usr/bin/python3\n"
+    monkeypatch.setattr(gpu_users.process, "output", lambda *_words: (0, told, ""))
+    users = {
+        address: gpu_users.who([{"address": address}], {}, str(tmp_path))
+        for address in ("0008:01:00.0", "0009:01:00.0")
+    }
+    assert users == {"0008:01:00.0": [], "0009:01:00.0": [(7, "python3")]}
 
 
 def gpu(address, capability="9.0", links=0, instances=None):

@@ -14,7 +14,7 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
     query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
     for line in process.output(query, env)[1].splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
+        mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"])]
         if len(cells) == 3 and cells[1].isdigit() and mine:
             found.setdefault(int(cells[1]), os.path.basename(cells[2]))
     return sorted((pid, name) for pid, name in found.items() if not name.startswith(driver.PROCESSES))

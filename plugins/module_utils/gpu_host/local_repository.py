@@ -37,7 +37,7 @@ def usable(source: Source, place: str, lists_only: bool) -> Source:
     if not installer.get("path"):
         return source
     path = installer["path"]
-    _prove(path, installer.get("sha256") or "")
+    runfile.refuse_unproven(path, installer.get("sha256") or "", "GS-478", "the local repository's package")
     _identify(path, installer.get("directory") or "")
     target = _target(place, path)
     mark = _mark(path, lists_only)
@@ -73,29 +73,6 @@ def sweep(state_dir: str, texts: Iterable[bytes]) -> List[str]:
 
 def _target(place: str, path: str) -> str:
     return os.path.join(place, os.path.splitext(os.path.basename(path))[0])
-
-
-def _prove(path: str, sha256: str) -> None:
-    try:
-        seen = os.lstat(path)
-    except OSError as error:
-        raise HostFailure(
-            "GS-478", "the local repository's package cannot be read", path, error.strerror or "",
-            "copy it to the host, or correct gpusetup_source",
-        ) from error  # fmt: skip
-    if not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022:
-        raise HostFailure(
-            "GS-478", "others than root can change the local repository's package after the check",
-            path, hint=f"chown root:root {path}; chmod 0644 {path}",
-        )  # fmt: skip
-    if sha256:
-        real = runfile.digest(path)
-        if real != sha256.lower():
-            raise HostFailure(
-                "GS-478", "the local repository's package is not the expected file", path,
-                f"expected SHA-256 {sha256.lower()}, got {real}",
-                "download it again; never take the new digest unchecked",
-            )  # fmt: skip
 
 
 def _identify(path: str, directory: str) -> None:

@@ -308,11 +308,13 @@ def _files_of(unit: str, texts: Dict[str, Tuple[str, int]]) -> List[str]:
 
 
 def _prove(wish: Asked, env: Dict[str, str]) -> None:
-    """Fail unless the exporter answers and our first run has written its file."""
+    """Fail unless the exporter answers and our collector now writes its file."""
     if wish.kind == "textfile":
+        path = os.path.join(wish.folder, TEXTFILE)
+        earlier = files.changed_at(path)
         process.output(["systemctl", "start", LOOK], env, 60)
-        if not os.path.exists(os.path.join(wish.folder, TEXTFILE)):
-            raise _silent(LOOK, "it has not written " + os.path.join(wish.folder, TEXTFILE), env)
+        if not os.path.exists(path) or files.changed_at(path) == earlier:
+            raise _silent(LOOK, "it has not written " + path, env)
     if not wish.listen:
         return
     unit = {"dcgm": DCGM, "nvidia_gpu_exporter": SMI}.get(wish.kind) or units(wish, env)[-1]

@@ -14,6 +14,7 @@ import stat
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..gpu_probe.environment import changeable
 from . import dkms, download, process
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
@@ -111,22 +112,8 @@ def run_uninstaller(env: Dict[str, str], log: Callable[[str], None]) -> Tuple[in
     return process.stream(argv, env, lambda _line: None, log=log)
 
 
-def header(path: str) -> Dict[str, str]:
-    """Return the version, CPU and title in a `.run` file's header; fail if it is not NVIDIA's driver."""
-    try:
-        with open(path, "rb") as stream:
-            return _header_fields(path, stream.read(_HEADER))
-    except OSError as error:
-        raise HostFailure(
-            "GS-475",
-            "the .run installer cannot be read",
-            path,
-            error.strerror or "",
-            "copy it to the host, or correct gpusetup_source",
-        ) from error
-
-
 def _header_fields(path: str, first: bytes) -> Dict[str, str]:
+    """Return the version, CPU and title in a `.run` file's header; fail if it is not NVIDIA's driver."""
     text = first.decode("latin-1")
     found = dict(_FIELD.findall(text))
     if not text.startswith("#!") or found.get("script", "").strip() != _INSTALLER or not found.get("version_string"):
@@ -142,25 +129,34 @@ def _header_fields(path: str, first: bytes) -> Dict[str, str]:
 
 def prove(path: str, sha256: str, version: str, machine: str) -> None:
     """Fail on a file that others can change, that has another digest, or that is for another version or machine."""
-    seen = os.lstat(path) if os.path.lexists(path) else None
-    if seen is not None and (not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022):
+    refuse_unproven(path, sha256, "GS-475", "the .run installer")
+    with open(path, "rb") as stream:
+        _fits(path, _header_fields(path, stream.read(_HEADER)), version, machine)
+
+
+def refuse_unproven(path: str, sha256: str, reference: str, what: str) -> None:
+    """Fail on a file that others can change or replace, so that they could run anything as root, or that has another
+    digest.
+    """
+    try:
+        regular = stat.S_ISREG(os.lstat(path).st_mode)
+        theirs = changeable(path) if regular else path
+        real = digest(path) if sha256 and not theirs else ""
+    except OSError as error:
+        hint = "copy it to the host, or correct gpusetup_source"
+        raise HostFailure(reference, f"{what} cannot be read", path, error.strerror or "", hint) from error
+    if theirs:
+        hint = f"move it to a folder of root's, such as /root; chown root:root {path}; chmod 0644 {path}"
+        note = f"others can change {theirs}" if regular else "it is not a regular file"
+        raise HostFailure(reference, f"others than root can change {what}", path, note, hint)
+    if real != sha256.lower():
         raise HostFailure(
-            "GS-475",
-            "others than root can change the .run installer, so they could run anything as root",
+            reference,
+            f"{what} is not the expected file",
             path,
-            hint=f"chown root:root {path}; chmod 0644 {path}",
+            f"expected SHA-256 {sha256.lower()}, got {real}",
+            "download it again; never take the new digest unchecked",
         )
-    if sha256 and seen is not None:
-        real = digest(path)
-        if real != sha256.lower():
-            raise HostFailure(
-                "GS-475",
-                "the .run installer is not the expected file",
-                path,
-                f"expected SHA-256 {sha256.lower()}, got {real}",
-                "download it again; never take the new digest unchecked",
-            )
-    _fits(path, header(path), version, machine)
 
 
 def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
@@ -252,7 +248,7 @@ class Installation:
         """Return whether this very driver is installed, by its uninstaller and its modules."""
         known = self.ledger.state["runfile"]
         same = known.get("version") == self.request["version"] and not self.ledger.opened(Driver.kind, ".run installer")
-        return bool(same and uninstaller(self.env) and not dkms.missing(self.machine, self._wish()))
+        return bool(same and uninstaller(self.env) and self.is_complete())
 
     def run(self) -> Dict[str, Any]:
         """Install; after a failure nothing of it stays, unless a driver of another `.run` file was there."""
