@@ -10,27 +10,7 @@ description:
   - containerd and docker themselves check the result. Where a drop-in would make containerd lose settings, the same
     lines are added to its main file, each of them marked.
   - A runtime is restarted only on request or while no container runs in it, because a restart can stop containers.
-options:
-  runtimes:
-    description: Runtimes to configure; podman needs only the CDI specification. The settings of a runtime that an
-      earlier call configured and that is no longer listed are restored.
-    type: list
-    elements: str
-    default: []
-    choices: [docker, containerd, crio, podman]
-  cdi:
-    description: Keep the CDI specification up to date at every boot, and write it now when there is none and the driver
-      is loaded.
-    type: bool
-    default: true
-  restart:
-    description: When to restart a running runtime whose configuration changed since it was started. C(idle) means only
-      while no container runs in it.
-    type: str
-    default: idle
-    choices: [never, idle, always]
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_container_runtime
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -275,21 +255,32 @@ def _restarted(
     return result
 
 
+SPEC = {
+    "runtimes": {
+        "description": "Runtimes to configure; podman needs only the CDI specification. The settings of a runtime that "
+        "an earlier call configured and that is no longer listed are restored.",
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "choices": ["docker", "containerd", "crio", "podman"],
+    },
+    "cdi": params.flag(
+        "Keep the CDI specification up to date at every boot, and write it now when there is none and the"
+        " driver is loaded.",
+        True,
+    ),
+    "restart": params.choice(
+        "When to restart a running runtime whose configuration changed since it was started. C(idle) "
+        "means only while no container runs in it.",
+        ["never", "idle", "always"],
+        "idle",
+    ),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            runtimes={
-                "type": "list",
-                "elements": "str",
-                "default": [],
-                "choices": ["docker", "containerd", "crio", "podman"],
-            },
-            cdi={"type": "bool", "default": True},
-            restart={"type": "str", "default": "idle", "choices": ["never", "idle", "always"]},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

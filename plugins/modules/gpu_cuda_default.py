@@ -8,18 +8,7 @@ description:
   - Points C(/usr/local/cuda), C(PATH) of login shells and the dynamic linker's path to the default toolkit. Where
     NVIDIA's packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
   - If Lmod is installed, each toolkit gets a module file.
-options:
-  roots:
-    description: C(version) and C(path) of every toolkit.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      version: {description: CUDA version., type: str, required: true}
-      path: {description: Folder., type: path, required: true}
-  default: {description: Version among O(roots); empty removes the default., type: str, default: ""}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_cuda_default
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -126,20 +115,21 @@ def linker_is_behind() -> bool:
     return not os.path.exists(CACHE) or os.stat(CACHE).st_mtime < max(changes)
 
 
+SPEC = {
+    "roots": params.several(
+        "C(version) and C(path) of every toolkit.",
+        {
+            "version": params.needed("CUDA version."),
+            "path": params.needed("Folder.", type="path"),
+        },
+    ),
+    "default": params.text("Version among O(roots); empty removes the default."),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            roots={
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {"version": {"type": "str", "required": True}, "path": {"type": "path", "required": True}},
-            },
-            default={"type": "str", "default": ""},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()

@@ -9,34 +9,7 @@ description:
     waits until they answer.
   - A running desktop keeps its old settings when they change, because a restart would end the programs in it.
   - With O(backend=none) everything that was set up is removed.
-options:
-  backend:
-    description: "How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen."
-    type: str
-    choices: [none, egl, x]
-    required: true
-  users:
-    description: Users of the host; the first one's page is at the first port.
-    type: list
-    elements: str
-    default: []
-  size: {description: Width and height., type: str, default: "1920x1080"}
-  session: {description: The program that draws the desktop; empty is openbox with a terminal., type: str, default: ""}
-  listen: {description: Address of the pages., type: str, default: "127.0.0.1"}
-  port: {description: Port of the first page., type: int, default: 6080}
-  certificate:
-    description: Path on the host of the certificate for connections from other machines.
-    type: str
-    default: ""
-  key: {description: Path on the host of its key., type: str, default: ""}
-  group: {description: The only group that may use the GPUs; empty leaves that as it is., type: str, default: ""}
-  gpus:
-    description: "PCI addresses of the GPUs, over which the users are spread."
-    type: list
-    elements: str
-    default: []
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_desktops
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -59,23 +32,26 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+SPEC = {
+    "session": params.text("The program that draws the desktop; empty is openbox with a terminal."),
+    "certificate": params.text("Path on the host of the certificate for connections from other machines."),
+    "group": params.text("The only group that may use the GPUs; empty leaves that as it is."),
+    "backend": params.choice(
+        "How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen.",
+        ["none", "egl", "x"],
+    ),
+    "users": params.texts("Users of the host; the first one's page is at the first port."),
+    "size": params.text("Width and height.", "1920x1080"),
+    "listen": params.text("Address of the pages.", "127.0.0.1"),
+    "port": params.number("Port of the first page.", 6080),
+    "key": params.text("Path on the host of its key.", no_log=False),
+    "gpus": params.texts("PCI addresses of the GPUs, over which the users are spread."),
+}
+
 
 def main() -> None:
     """Answer Ansible."""
-    texts = {name: {"type": "str", "default": ""} for name in ("session", "certificate", "group")}
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            texts,
-            backend={"type": "str", "choices": ["none", "egl", "x"], "required": True},
-            users={"type": "list", "elements": "str", "default": []},
-            size={"type": "str", "default": "1920x1080"},
-            listen={"type": "str", "default": "127.0.0.1"},
-            port={"type": "int", "default": 6080},
-            key={"type": "str", "default": "", "no_log": False},
-            gpus={"type": "list", "elements": "str", "default": []},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     env, check = process.environment(), module.check_mode
     with params.failing(module):

@@ -9,11 +9,7 @@ description:
     C(nvidia-imex). The service is restarted when its list changed, and started if it is not running.
   - The list must include this host and be the same on every machine of the domain.
   - Without O(nodes) the earlier state is restored.
-options:
-  nodes: {description: Addresses or names of the domain's machines., type: list, elements: str, default: []}
-  channels: {description: How many channels., type: int, default: 1}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_imex
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -114,14 +110,15 @@ def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
     return any(changes)
 
 
+SPEC = {
+    "nodes": params.texts("Addresses or names of the domain's machines."),
+    "channels": params.number("How many channels.", 1),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            nodes={"type": "list", "elements": "str", "default": []}, channels={"type": "int", "default": 1}
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

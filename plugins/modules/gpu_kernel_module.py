@@ -9,16 +9,7 @@ description:
   - Loads the module, or replaces a loaded one of another version or with other options, only when no process, display
     or other module uses the GPU; services of the driver itself are stopped and started again. Otherwise it returns why
     a reboot is needed. It never kills a process, and finally checks with the kernel that the wanted module is loaded.
-options:
-  options: {description: Module options., type: dict, default: {}}
-  load: {description: Modules to load at boot., type: list, elements: str, default: []}
-  reload:
-    description: "Load or replace the module now, when nothing uses it; otherwise a reboot does."
-    type: bool
-    default: true
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.driver
+extends_documentation_fragment: gpusetup.stack.options.gpu_kernel_module
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -82,17 +73,17 @@ def waiting(machine: Machine, request: Dict[str, Any], dropped: Dict[str, str]) 
     return followers.options(machine, request["options"], request["kernels"])[0] + kernel_module.kept(dropped)
 
 
+SPEC = {
+    **params.DRIVER,
+    "options": params.table("Module options.", default={}),
+    "load": params.texts("Modules to load at boot."),
+    "reload": params.flag("Load or replace the module now, when nothing uses it; otherwise a reboot does.", True),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            params.DRIVER,
-            options={"type": "dict", "default": {}},
-            load={"type": "list", "elements": "str", "default": []},
-            reload={"type": "bool", "default": True},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = dict(params.owned(module), check=module.check_mode)
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""

@@ -9,25 +9,7 @@ description:
     changed, and waits until nvidia-smi reports that a licence is granted.
   - What was there before is recorded, so that removal and rollback restore it. The token is readable by root alone
     and appears in no log, diff or record.
-options:
-  token: {description: The token itself; needed to license., type: str}
-  state:
-    description: C(absent) removes our token and restores the daemon's settings.
-    type: str
-    choices: [present, absent]
-    default: present
-  feature:
-    description: What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.
-    type: str
-    choices: [vgpu, workstation, gaming, compute]
-    default: vgpu
-  wait: {description: Seconds to wait for the licence., type: int, default: 60}
-  start:
-    description: Restart the daemon now; false leaves that to the next boot (the driver is not loaded yet).
-    type: bool
-    default: true
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_licence
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -172,16 +154,27 @@ def refuse_without_daemon(env: Dict[str, str]) -> None:
         )
 
 
+SPEC = {
+    "token": params.text("The token itself; needed to license.", None, no_log=True),
+    "state": params.choice(
+        "C(absent) removes our token and restores the daemon's settings.", ["present", "absent"], "present"
+    ),
+    "feature": params.choice(
+        "What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.",
+        list(FEATURES),
+        "vgpu",
+    ),
+    "wait": params.number("Seconds to wait for the licence.", 60),
+    "start": params.flag(
+        "Restart the daemon now; false leaves that to the next boot (the driver is not loaded yet).", True
+    ),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
-        argument_spec=params.spec(
-            token={"type": "str", "no_log": True},
-            state={"type": "str", "choices": ["present", "absent"], "default": "present"},
-            feature={"type": "str", "choices": list(FEATURES), "default": "vgpu"},
-            wait={"type": "int", "default": 60},
-            start={"type": "bool", "default": True},
-        ),
+        argument_spec=params.spec(SPEC),
         required_if=[("state", "present", ["token"])],
         supports_check_mode=True,
     )

@@ -13,39 +13,7 @@ description:
   - A unit brings the layout back at every boot, NVIDIA's C(nvidia-mig-manager) where it is installed. Where the driver
     does not run yet, that unit lays the GPUs out at the next boot.
   - The layout before the first change is recorded, and restored when the GPU is no longer in O(layouts).
-options:
-  layouts:
-    description: What each GPU is to have.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      gpu: {description: PCI address., type: str, required: true}
-      enabled: {description: Whether MIG is on., type: bool, required: true}
-      instances:
-        description: GPU instances.
-        type: list
-        elements: dict
-        default: []
-        suboptions:
-          profile: {description: "Profile, as C(nvidia-smi mig -lgip) names it.", type: str, required: true}
-          count: {description: How many; 0 means as many as possible., type: int, default: 1}
-          compute:
-            description: Compute instances in each; empty means one of the full size.
-            type: list
-            elements: str
-            default: []
-  gpus:
-    description: "PCI addresses of all of the host's GPUs, as the driver numbers them."
-    type: list
-    elements: str
-    default: []
-  program:
-    description: "What brings the layout back at boot, packed; filled in by the action plugin."
-    type: str
-    default: ""
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_mig
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -75,28 +43,30 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig_kept, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-_INSTANCE = {
-    "profile": {"type": "str", "required": True},
-    "count": {"type": "int", "default": 1},
-    "compute": {"type": "list", "elements": "str", "default": []},
-}
-_LAYOUT = {
-    "gpu": {"type": "str", "required": True},
-    "enabled": {"type": "bool", "required": True},
-    "instances": {"type": "list", "elements": "dict", "default": [], "options": _INSTANCE},
+SPEC = {
+    "layouts": params.several(
+        "What each GPU is to have.",
+        {
+            "gpu": params.needed("PCI address."),
+            "enabled": {"description": "Whether MIG is on.", "type": "bool", "required": True},
+            "instances": params.several(
+                "GPU instances.",
+                {
+                    "profile": params.needed("Profile, as C(nvidia-smi mig -lgip) names it."),
+                    "count": params.number("How many; 0 means as many as possible.", 1),
+                    "compute": params.texts("Compute instances in each; empty means one of the full size."),
+                },
+            ),
+        },
+    ),
+    "gpus": params.texts("PCI addresses of all of the host's GPUs, as the driver numbers them."),
+    "program": params.text("What brings the layout back at boot, packed; filled in by the action plugin."),
 }
 
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            layouts={"type": "list", "elements": "dict", "default": [], "options": _LAYOUT},
-            gpus={"type": "list", "elements": "str", "default": []},
-            program={"type": "str", "default": ""},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wishes = {
         item["gpu"]: {"enabled": item["enabled"], "instances": item["instances"]} for item in module.params["layouts"]

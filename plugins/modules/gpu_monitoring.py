@@ -10,27 +10,7 @@ description:
   - An exporter listens on this host alone unless told otherwise. Then it asks for a password over TLS; keys and
     passwords stay in files that only root reads, and are handed to the service by systemd.
   - A port that another program uses, and secrets that everybody can read, are refused before anything is written.
-options:
-  mode:
-    description: C(prepare) writes the files that a package needs if it starts its service itself; C(set_up) does all.
-    type: str
-    default: set_up
-    choices: [prepare, set_up]
-  exporter:
-    description: What exports; C(none) removes what was set up.
-    type: str
-    default: none
-    choices: [none, dcgm, nvidia_gpu_exporter, textfile]
-  listen: {description: Address and port; empty if a node_exporter is there already., type: str, default: ""}
-  folder: {description: Where the textfile goes., type: str, default: ""}
-  dcgm: {description: "The version of DCGM, by which its counters are called.", type: str, default: ""}
-  certificate: {description: Path of the certificate on the host., type: str, default: ""}
-  key: {description: Path of its key on the host., type: str, default: ""}
-  passwords: {description: Path on the host of lines as C(htpasswd -B) writes them., type: str, default: ""}
-  start: {description: "Start the services now, not only at the next boot.", type: bool, default: true}
-  program: {description: "What writes the textfile, packed; filled in by the action plugin.", type: str, default: ""}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_monitoring
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -53,24 +33,29 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+SPEC = {
+    "mode": params.choice(
+        "C(prepare) writes the files that a package needs if it starts its service itself; C(set_up) does all.",
+        ["prepare", "set_up"],
+        "set_up",
+    ),
+    "exporter": params.choice(
+        "What exports; C(none) removes what was set up.", ["none", "dcgm", "nvidia_gpu_exporter", "textfile"], "none"
+    ),
+    "listen": params.text("Address and port; empty if a node_exporter is there already."),
+    "folder": params.text("Where the textfile goes."),
+    "dcgm": params.text("The version of DCGM, by which its counters are called."),
+    "certificate": params.text("Path of the certificate on the host."),
+    "key": params.text("Path of its key on the host.", no_log=False),
+    "passwords": params.text("Path on the host of lines as C(htpasswd -B) writes them.", no_log=False),
+    "start": params.flag("Start the services now, not only at the next boot.", True),
+    "program": params.text("What writes the textfile, packed; filled in by the action plugin."),
+}
+
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            mode={"type": "str", "default": "set_up", "choices": ["prepare", "set_up"]},
-            exporter={"type": "str", "default": "none", "choices": ["none", "dcgm", "nvidia_gpu_exporter", "textfile"]},
-            listen={"type": "str", "default": ""},
-            folder={"type": "str", "default": ""},
-            dcgm={"type": "str", "default": ""},
-            certificate={"type": "str", "default": ""},
-            key={"type": "str", "default": "", "no_log": False},
-            passwords={"type": "str", "default": "", "no_log": False},
-            start={"type": "bool", "default": True},
-            program={"type": "str", "default": ""},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wish = monitoring.asked(request)
     collector = params.program(request["program"]) if wish.kind == "textfile" else {}

@@ -9,21 +9,7 @@ description:
   - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first,
     and reads the image afterwards as proof.
   - Runs detached; repeat the call until C(finished) is true.
-options:
-  state:
-    description: "C(present) keeps nouveau away, C(absent) undoes it."
-    type: str
-    default: present
-    choices: [present, absent]
-  kernel_argument: {description: Also on the kernel command line., type: bool, default: true}
-  kernels:
-    description: Kernels whose initramfs counts; empty is the one that boots next.
-    type: list
-    elements: str
-    default: []
-  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_nouveau
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -180,17 +166,17 @@ class Nouveau:
         return answer
 
 
+SPEC = {
+    "state": params.choice("C(present) keeps nouveau away, C(absent) undoes it.", ["present", "absent"], "present"),
+    "kernel_argument": params.flag("Also on the kernel command line.", True),
+    "kernels": params.texts("Kernels whose initramfs counts; empty is the one that boots next."),
+    "poll": params.number("Longest wait of one call in seconds.", 10),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            state={"type": "str", "default": "present", "choices": ["present", "absent"]},
-            kernel_argument={"type": "bool", "default": True},
-            kernels={"type": "list", "elements": "str", "default": []},
-            poll={"type": "int", "default": 10},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)

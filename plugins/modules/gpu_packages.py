@@ -10,17 +10,7 @@ description:
   - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages
     back to what they were and returns the compiler's first error.
   - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
-options:
-  fetched:
-    description:
-      - C(fetched) of a look just before. apt is given its package lists instead of fetching them, if the sources are
-        the same.
-    type: str
-    default: ""
-  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.transaction
+extends_documentation_fragment: gpusetup.stack.options.gpu_packages
 attributes:
   check_mode:
     description: Tells what would change.
@@ -104,14 +94,19 @@ def outlook(request: Dict[str, Any]) -> Tuple[bool, Dict[str, str]]:
     return bool(unmet or removals or released), diff
 
 
+SPEC = {
+    **params.TRANSACTION,
+    "poll": params.number("Longest wait of one call in seconds.", 10),
+    "fetched": params.text(
+        "C(fetched) of a look just before. apt is given its package lists instead of fetching them, if "
+        "the sources are the same."
+    ),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            params.TRANSACTION, poll={"type": "int", "default": 10}, fetched={"type": "str", "default": ""}
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wait, fetched = request.pop("poll"), request.pop("fetched")  # neither is part of the running job's identity
     with params.failing(module, finished=True, progress={}):

@@ -12,48 +12,7 @@ description:
     holds).
   - Never changes anything, and problems of the host are returned as findings, not as failures; O(refuse=true) turns
     findings of level C(refuse) into a failure.
-options:
-  refuse: {description: Fail when there is a finding of level C(refuse)., type: bool, default: false}
-  timeout: {description: Seconds that the repositories have to answer., type: int, default: 300}
-  monitoring:
-    description: The wanted exporter, with the options of M(gpusetup.stack.gpu_monitoring); its port and secrets are
-      checked.
-    type: dict
-    default: {}
-  desktops:
-    description: "The wanted desktops, with the options of M(gpusetup.stack.gpu_desktops)."
-    type: dict
-    default: {}
-  space_mb: {description: "Megabytes that must stay free, by path.", type: dict, default: {}}
-  python: {description: Interpreter that must be there., type: str, default: ""}
-  candidates:
-    description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
-    type: list
-    elements: str
-    default: []
-  fetched:
-    description:
-      - C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are
-        the same.
-    type: str
-    default: ""
-  keep:
-    description: "Keep the package lists for what follows, another look or the transaction."
-    type: bool
-    default: false
-  runfile:
-    description: "Path of a C(.run) installer that the driver is to come from; it is proven, and not run."
-    type: str
-    default: ""
-  older:
-    description: Take repositories whose signed lists are older than those that this host has used.
-    type: bool
-    default: false
-  runfile_sha256: {description: Digest that this file must have., type: str, default: ""}
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.transaction
-  - gpusetup.stack.sources
+extends_documentation_fragment: gpusetup.stack.options.gpu_preview
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -109,28 +68,35 @@ space:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, preview
 
+SPEC = {
+    **params.TRANSACTION,
+    **params.SOURCES,
+    "refuse": params.flag("Fail when there is a finding of level C(refuse)."),
+    "timeout": params.number("Seconds that the repositories have to answer.", 300),
+    "monitoring": params.table(
+        "The wanted exporter, with the options of M(gpusetup.stack.gpu_monitoring); its port and secrets are checked.",
+        default={},
+    ),
+    "desktops": params.table("The wanted desktops, with the options of M(gpusetup.stack.gpu_desktops).", default={}),
+    "space_mb": params.table("Megabytes that must stay free, by path.", default={}),
+    "python": params.text("Interpreter that must be there."),
+    "candidates": params.texts(
+        "Patterns of names; answered in C(candidates) with every version that the wanted repositories offer."
+    ),
+    "fetched": params.text(
+        "C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the "
+        "repositories are the same."
+    ),
+    "keep": params.flag("Keep the package lists for what follows, another look or the transaction."),
+    "older": params.flag("Take repositories whose signed lists are older than those that this host has used."),
+    "runfile": params.text("Path of a C(.run) installer that the driver is to come from; it is proven, and not run."),
+    "runfile_sha256": params.text("Digest that this file must have."),
+}
+
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            params.TRANSACTION,
-            params.SOURCES,
-            refuse={"type": "bool", "default": False},
-            timeout={"type": "int", "default": 300},
-            monitoring={"type": "dict", "default": {}},
-            desktops={"type": "dict", "default": {}},
-            space_mb={"type": "dict", "default": {}},
-            python={"type": "str", "default": ""},
-            candidates={"type": "list", "elements": "str", "default": []},
-            fetched={"type": "str", "default": ""},
-            keep={"type": "bool", "default": False},
-            older={"type": "bool", "default": False},
-            runfile={"type": "str", "default": ""},
-            runfile_sha256={"type": "str", "default": ""},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     answer = preview.Preview(params.plain(module)).run()
     refused = [item for item in answer["findings"] if item["level"] == "refuse"]
     if module.params["refuse"] and refused:

@@ -9,15 +9,7 @@ description:
     options, rebuilds the initramfs and enables it in C(/etc/cufile.json).
   - A module that the kernel rejects is reported, but not a failure.
   - If nothing is requested, the earlier state is restored.
-options:
-  stack: {description: Whose RDMA stack the packages are of., type: str, choices: [none, inbox, doca], default: none}
-  modules: {description: Modules to load now and at every boot., type: list, elements: str, default: []}
-  p2pdma:
-    description: Whether NVMe drives are to reach GPU memory by PCI peer-to-peer DMA.
-    type: bool
-    default: false
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_rdma
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -116,16 +108,16 @@ def _waits() -> List[str]:
     return gpudirect.waits((files.read_text(gpudirect.MULTIPATH) or "").strip(), registry)
 
 
+SPEC = {
+    "stack": params.choice("Whose RDMA stack the packages are of.", ["none", "inbox", "doca"], "none"),
+    "modules": params.texts("Modules to load now and at every boot."),
+    "p2pdma": params.flag("Whether NVMe drives are to reach GPU memory by PCI peer-to-peer DMA."),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            stack={"type": "str", "choices": ["none", "inbox", "doca"], "default": "none"},
-            modules={"type": "list", "elements": "str", "default": []},
-            p2pdma={"type": "bool", "default": False},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

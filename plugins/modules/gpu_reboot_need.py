@@ -7,22 +7,7 @@ short_description: Return whether the wanted driver runs, or needs a reboot firs
 description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut
     off is not forgotten. Processes on the GPU are named. Nothing is changed.
-options:
-  after_reboot:
-    description: The host has just rebooted for it; a driver that still does not run is a failure.
-    type: bool
-    default: false
-  wait:
-    description:
-      - After a reboot, the longest wait in seconds for a driver that is loaded late, as by DKMS, which builds it
-        first.
-      - Once the boot is over, some seconds of it are enough.
-    type: int
-    default: 0
-  also: {description: "What else needs a reboot, in words.", type: list, elements: str, default: []}
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.driver
+extends_documentation_fragment: gpusetup.stack.options.gpu_reboot_need
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -87,17 +72,21 @@ def _boots() -> bool:
     return state.strip() in ("initializing", "starting")
 
 
+SPEC = {
+    **params.DRIVER,
+    "after_reboot": params.flag("The host has just rebooted for it; a driver that still does not run is a failure."),
+    "wait": params.number(
+        "After a reboot, the longest wait in seconds for a driver that is loaded late, as by DKMS, which "
+        "builds it first. Once the boot is over, some seconds of it are enough.",
+        0,
+    ),
+    "also": params.texts("What else needs a reboot, in words."),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            params.DRIVER,
-            after_reboot={"type": "bool", "default": False},
-            wait={"type": "int", "default": 0},
-            also={"type": "list", "elements": "str", "default": []},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     after, kernels = module.params["after_reboot"], module.params["kernels"]
     # The host's owner waits here for programs to end: every call shows that it is alive.
     request = params.owned(module) if module.params["host"]["owner"] else params.plain(module)

@@ -6,15 +6,7 @@ module: gpu_reboot_stage
 short_description: Schedule a reboot and a unit that continues once after it
 description:
   - Uses C(shutdown), so that people who are logged in are told and can cancel with C(shutdown -c).
-options:
-  when: {description: Time as C(shutdown) takes it., type: str, default: "+1"}
-  resume: {description: Program and arguments to run once after the boot., type: list, elements: str, default: []}
-  text:
-    description: Message to people who are logged in.
-    type: str
-    default: "gpusetup: the new GPU driver needs a reboot"
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_reboot_stage
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -77,16 +69,16 @@ def stage(ledger: Ledger, resume: Sequence[str]) -> None:
     ledger.link(STARTS, UNIT)
 
 
+SPEC = {
+    "when": params.text("Time as C(shutdown) takes it.", "+1"),
+    "resume": params.texts("Program and arguments to run once after the boot."),
+    "text": params.text("Message to people who are logged in.", "gpusetup: the new GPU driver needs a reboot"),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            when={"type": "str", "default": "+1"},
-            resume={"type": "list", "elements": "str", "default": []},
-            text={"type": "str", "default": "gpusetup: the new GPU driver needs a reboot"},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     when, env = module.params["when"], process.environment()
     with params.failing(module):

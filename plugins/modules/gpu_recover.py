@@ -9,21 +9,7 @@ description:
     MIG instances, or that may only be reset together with others (NVLink before Ampere, NVSwitches without a running
     fabric manager). Services that only watch the GPUs are stopped for the reset and started again.
   - Recoveries are recorded in C(recoveries.json) below O(host.state_dir), with the time since the boot.
-options:
-  mode:
-    description:
-      - C(begin) takes ownership of the host, as an apply does; C(reset) resets; C(note) records what was done and
-        releases the host.
-    type: str
-    required: true
-    choices: [begin, reset, note]
-  gpus: {description: PCI addresses., type: list, elements: str, default: []}
-  action: {description: "What was done, for C(note).", type: str, default: ""}
-  why: {description: "Who asked for it, in words.", type: list, elements: str, default: []}
-  outcome: {description: "The result, for C(note); C(done) when it succeeded.", type: str, default: ""}
-  controller: {description: "Who changes the host, as C(owner) of C(gpu_state).", type: dict, default: {}}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_recover
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -229,19 +215,23 @@ def act(module: Any) -> Dict[str, Any]:
     return {"changed": False}
 
 
+SPEC = {
+    "mode": params.choice(
+        "C(begin) takes ownership of the host, as an apply does; C(reset) resets; C(note) records what "
+        "was done and releases the host.",
+        ["begin", "reset", "note"],
+    ),
+    "gpus": params.texts("PCI addresses."),
+    "action": params.text("What was done, for C(note)."),
+    "why": params.texts("Who asked for it, in words."),
+    "outcome": params.text("The result, for C(note); C(done) when it succeeded."),
+    "controller": params.table("Who changes the host, as C(owner) of C(gpu_state).", default={}),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            mode={"type": "str", "required": True, "choices": ["begin", "reset", "note"]},
-            gpus={"type": "list", "elements": "str", "default": []},
-            action={"type": "str", "default": ""},
-            why={"type": "list", "elements": "str", "default": []},
-            outcome={"type": "str", "default": ""},
-            controller={"type": "dict", "default": {}},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     with params.failing(module):
         result = begin(module) if module.params["mode"] == "begin" else act(module)
     module.exit_json(**result)

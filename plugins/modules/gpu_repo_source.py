@@ -8,9 +8,7 @@ description:
   - Writes deb822 sources with C(Signed-By) or C(.repo) files with C(gpgkey); every key is compared with its full
     fingerprint first, and one wrong key means that nothing at all is written.
   - Other entries for the same address can be disabled; M(gpusetup.stack.gpu_state) restores them on removal.
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.sources
+extends_documentation_fragment: gpusetup.stack.options.gpu_repo_source
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -107,9 +105,14 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
     return found
 
 
+SPEC = {
+    **params.SOURCES,
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     written = []
     with params.failing(module):

@@ -11,21 +11,7 @@ description:
   - Builds by DKMS, in the wanted flavour, for the kernel that boots next, and proves that the module is there. The
     module is loaded by another step. Only arguments that this very installer lists are used.
   - Runs detached; repeat the call until C(finished) is true.
-options:
-  path:
-    description: The .run file on the host, or the address to fetch it from; what was fetched stays in the state
-      folder.
-    type: str
-    required: true
-  sha256:
-    description: "Digest that the file must have; when empty, only its owner and its own check vouch for it."
-    type: str
-    default: ""
-  dkms: {description: "Register the modules with DKMS, so that later kernels get them too.", type: bool, default: true}
-  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
-extends_documentation_fragment:
-  - gpusetup.stack.host
-  - gpusetup.stack.driver
+extends_documentation_fragment: gpusetup.stack.options.gpu_runfile
 attributes:
   check_mode:
     description: Tells whether it would install.
@@ -75,18 +61,20 @@ def installation(request: Dict[str, Any], job: Any = None) -> runfile.Installati
     return runfile.Installation(request, machine, ledger, tell, log)
 
 
+SPEC = {
+    **params.DRIVER,
+    "path": params.needed(
+        "The .run file on the host, or the address to fetch it from; what was fetched stays in the state folder."
+    ),
+    "sha256": params.text("Digest that the file must have; when empty, only its owner and its own check vouch for it."),
+    "dkms": params.flag("Register the modules with DKMS, so that later kernels get them too.", True),
+    "poll": params.number("Longest wait of one call in seconds.", 10),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            params.DRIVER,
-            path={"type": "str", "required": True},
-            sha256={"type": "str", "default": ""},
-            dkms={"type": "bool", "default": True},
-            poll={"type": "int", "default": 10},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wait = request.pop("poll")
     with params.failing(module, finished=True, progress={}):

@@ -7,15 +7,7 @@ short_description: Enable and start services, and record their earlier state
 description:
   - One call for several units. Their earlier state is recorded, so that removal restores it. A unit that does not start
     is a failure with the last lines of its journal.
-options:
-  names: {description: Units., type: list, elements: str, required: true}
-  give_up: {description: Units that get their earlier state back., type: list, elements: str, default: []}
-  start:
-    description: Start them now; false enables them for the next boot (the driver is not loaded yet).
-    type: bool
-    default: true
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_service
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -36,17 +28,16 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process, services
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+SPEC = {
+    "names": {"description": "Units.", "type": "list", "elements": "str", "required": True},
+    "give_up": params.texts("Units that get their earlier state back."),
+    "start": params.flag("Start them now; false enables them for the next boot (the driver is not loaded yet).", True),
+}
+
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            names={"type": "list", "elements": "str", "required": True},
-            give_up={"type": "list", "elements": "str", "default": []},
-            start={"type": "bool", "default": True},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()

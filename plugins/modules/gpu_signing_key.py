@@ -10,16 +10,7 @@ description:
     know it. A person at the console confirms it at the next boot by a one-time password, which is kept in a file for
     root alone, never printed or logged. An enrolment that was not confirmed is gone after that boot; the next call
     stages it again.
-options:
-  mode: {description: What to do., type: str, required: true, choices: [configure, enroll]}
-  key: {description: Path of the site's private key on the host; empty is DKMS's own., type: str, default: ""}
-  certificate: {description: Path of its certificate in DER form., type: str, default: ""}
-  enroll:
-    description: The key will be enrolled; otherwise C(configure) refuses a key that the kernel does not trust.
-    type: bool
-    default: false
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_signing_key
 attributes:
   check_mode:
     description: Tells what would change.
@@ -47,18 +38,19 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import par
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
+SPEC = {
+    "mode": params.choice("What to do.", ["configure", "enroll"]),
+    "key": params.text("Path of the site's private key on the host; empty is DKMS's own.", no_log=False),
+    "certificate": params.text("Path of its certificate in DER form."),
+    "enroll": params.flag(
+        "The key will be enrolled; otherwise C(configure) refuses a key that the kernel does not trust."
+    ),
+}
+
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            mode={"type": "str", "required": True, "choices": ["configure", "enroll"]},
-            key={"type": "str", "default": "", "no_log": False},
-            certificate={"type": "str", "default": ""},
-            enroll={"type": "bool", "default": False},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

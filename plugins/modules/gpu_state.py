@@ -9,67 +9,7 @@ description:
     each.
   - C(begin) returns at once whether the host is still exactly as finished applies left it, every part was requested in
     the same way, and nothing is pending; a play can then end there.
-options:
-  mode:
-    description:
-      - C(begin) opens an apply, C(finish) records it, C(verified) keeps what the verification of this apply found.
-      - C(history) returns the recorded applies.
-      - C(removal) returns what removal has to do, C(stop) restores services, C(clean) restores files, links and the
-        Python environment, and deletes the record.
-    type: str
-    required: true
-    choices: [begin, finish, verified, history, removal, stop, clean]
-  wanted:
-    description: Everything that was requested; its digest shows whether two applies want the same.
-    type: dict
-    default: {}
-  verified: {description: "What the verification found, for C(verified).", type: dict, default: {}}
-  lock: {description: "The lock, recorded as it is.", type: dict, default: {}}
-  id: {description: Identifier of this apply., type: str, default: ""}
-  planned:
-    description: "The apply on record when this one was planned, and when it finished: C(begin) refuses another one."
-    type: list
-    elements: str
-    default: []
-  keep: {description: How many applies the history keeps., type: int, default: 10}
-  python: {description: "C(path), C(packages), C(adopted) of the Python environment, when there is one.", type: dict}
-  environments:
-    description: "The same of each named environment that was made, for C(finish)."
-    type: list
-    elements: dict
-    default: []
-  manager: {description: The host's package manager., type: str, required: true, choices: [apt, dnf, zypper]}
-  remove: {description: Patterns of packages that must not be installed., type: list, elements: str, default: []}
-  driver_version: {description: NVIDIA's version that must run., type: str, default: ""}
-  driver_module: {description: Flavour that must run., type: str, default: ""}
-  kernels:
-    description: Kernels for which the module must be there; empty is the one that boots next.
-    type: list
-    elements: str
-    default: []
-  ran:
-    description:
-      - For C(finish), which parts of O(wanted) this run did; all of them where it is not given. What earlier runs
-        recorded of the others stays.
-    type: list
-    elements: str
-  pending:
-    description: "What waits for a reboot beside the driver, for C(finish), as a list of texts for each part."
-    type: dict
-    default: {}
-  waits:
-    description: "What waits for something else, for C(finish), as a list of texts for each part."
-    type: dict
-    default: {}
-  owner:
-    description:
-      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are), C(alive)
-        (its runs that go on) and C(turns) (in how many it goes through its hosts).
-      - C(begin) and C(removal) make them the owner of the host, and return the token that later steps must pass.
-    type: dict
-    default: {}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_state
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -167,35 +107,60 @@ def tell_the_log(module: AnsibleModule, result: Dict[str, Any]) -> None:
         module.log(f"gpusetup {'apply' if mode == 'finish' else 'removal'} is over")
 
 
+SPEC = {
+    "mode": params.choice(
+        "C(begin) opens an apply, C(finish) records it, C(verified) keeps what the verification of this "
+        "apply found. C(history) returns the recorded applies. C(removal) returns what removal has to do,"
+        " C(stop) restores services, C(clean) restores files, links and the Python environment, and "
+        "deletes the record.",
+        ["begin", "finish", "verified", "history", "removal", "stop", "clean"],
+    ),
+    "manager": params.choice("The host's package manager.", ["apt", "dnf", "zypper"]),
+    "wanted": params.table(
+        "Everything that was requested; its digest shows whether two applies want the same.", default={}
+    ),
+    "lock": params.table("The lock, recorded as it is.", default={}),
+    "verified": params.table("What the verification found, for C(verified).", default={}),
+    "id": params.text("Identifier of this apply."),
+    "planned": params.texts(
+        "The apply on record when this one was planned, and when it finished: C(begin) refuses another one."
+    ),
+    "keep": params.number("How many applies the history keeps.", 10),
+    "python": params.table("C(path), C(packages), C(adopted) of the Python environment, when there is one."),
+    "environments": {
+        "description": "The same of each named environment that was made, for C(finish).",
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+    },
+    "remove": params.texts("Patterns of packages that must not be installed."),
+    "driver_version": params.text("NVIDIA's version that must run."),
+    "driver_module": params.text("Flavour that must run."),
+    "kernels": params.texts("Kernels for which the module must be there; empty is the one that boots next."),
+    "ran": params.texts(
+        "For C(finish), which parts of O(wanted) this run did; all of them where it is not given. What "
+        "earlier runs recorded of the others stays.",
+        default=None,
+    ),
+    "pending": params.table(
+        "What waits for a reboot beside the driver, for C(finish), as a list of texts for each part.", default={}
+    ),
+    "waits": params.table(
+        "What waits for something else, for C(finish), as a list of texts for each part.", default={}
+    ),
+    "owner": params.table(
+        "Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these "
+        "are), C(alive) (its runs that go on) and C(turns) (in how many it goes through its hosts). "
+        "C(begin) and C(removal) make them the owner of the host, and return the token that later steps "
+        "must pass.",
+        default={},
+    ),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            mode={
-                "type": "str",
-                "required": True,
-                "choices": ["begin", "finish", "verified", "history", "removal", "stop", "clean"],
-            },
-            manager={"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
-            wanted={"type": "dict", "default": {}},
-            lock={"type": "dict", "default": {}},
-            verified={"type": "dict", "default": {}},
-            id={"type": "str", "default": ""},
-            planned={"type": "list", "elements": "str", "default": []},
-            keep={"type": "int", "default": 10},
-            python={"type": "dict"},
-            environments={"type": "list", "elements": "dict", "default": []},
-            remove={"type": "list", "elements": "str", "default": []},
-            driver_version={"type": "str", "default": ""},
-            driver_module={"type": "str", "default": ""},
-            kernels={"type": "list", "elements": "str", "default": []},
-            ran={"type": "list", "elements": "str"},
-            pending={"type": "dict", "default": {}},
-            waits={"type": "dict", "default": {}},
-            owner={"type": "dict", "default": {}},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     with params.failing(module):
         request = dict(params.plain(module), token=module.params["host"]["owner"])
         state = lifecycle.Lifecycle(request, module.check_mode)

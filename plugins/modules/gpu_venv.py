@@ -9,35 +9,7 @@ description:
     switched in one step once pip has finished and the versions were checked. On failure the old environment stays in
     use.
   - Runs detached; repeat the call until C(finished) is true.
-options:
-  path: {description: The link that names the environment., type: path, default: /opt/gpusetup}
-  interpreter: {description: Python to make it from., type: str, default: /usr/bin/python3}
-  requirements:
-    description: "Lines of a requirements file, index lines and hashes included."
-    type: list
-    elements: str
-    default: []
-  find_links: {description: Folder of wheels to use instead of any index., type: str, default: ""}
-  signers:
-    description: Fingerprints of those who sign the bundle that O(find_links) belongs to; then every wheel must have
-      the digest that its signed manifest names.
-    type: list
-    elements: str
-    default: []
-  installer:
-    description:
-      - What installs. V(best) is uv where root has one and pip is not configured for an index of its own, else pip;
-        it leaves C(pylock.toml) in the environment, with everything that was installed and its SHA-256.
-    type: str
-    default: pip
-    choices: [pip, best]
-  adopt:
-    description: Existing interpreter to compare with the pins instead of making an environment.
-    type: str
-    default: ""
-  poll: {description: Longest wait of one call in seconds., type: int, default: 10}
-extends_documentation_fragment:
-  - gpusetup.stack.host
+extends_documentation_fragment: gpusetup.stack.options.gpu_venv
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -111,21 +83,30 @@ def described(environment: venv.Environment) -> Dict[str, Any]:
     return {"python": environment.expected(), "interpreter": os.path.join(environment.path, "bin", "python")}
 
 
+SPEC = {
+    "path": params.text("The link that names the environment.", "/opt/gpusetup", type="path"),
+    "interpreter": params.text("Python to make it from.", "/usr/bin/python3"),
+    "requirements": params.texts("Lines of a requirements file, index lines and hashes included."),
+    "find_links": params.text("Folder of wheels to use instead of any index."),
+    "signers": params.texts(
+        "Fingerprints of those who sign the bundle that O(find_links) belongs to; then every wheel must "
+        "have the digest that its signed manifest names."
+    ),
+    "installer": params.choice(
+        "What installs. V(best) is uv where root has one and pip is not configured for an index of its "
+        "own, else pip; it leaves C(pylock.toml) in the environment, with everything that was installed "
+        "and its SHA-256.",
+        ["pip", "best"],
+        "pip",
+    ),
+    "adopt": params.text("Existing interpreter to compare with the pins instead of making an environment."),
+    "poll": params.number("Longest wait of one call in seconds.", 10),
+}
+
+
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule(
-        argument_spec=params.spec(
-            path={"type": "path", "default": "/opt/gpusetup"},
-            interpreter={"type": "str", "default": "/usr/bin/python3"},
-            requirements={"type": "list", "elements": "str", "default": []},
-            find_links={"type": "str", "default": ""},
-            signers={"type": "list", "elements": "str", "default": []},
-            installer={"type": "str", "default": "pip", "choices": ["pip", "best"]},
-            adopt={"type": "str", "default": ""},
-            poll={"type": "int", "default": 10},
-        ),
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wait = request.pop("poll")
     with params.failing(module, finished=True, progress={}):

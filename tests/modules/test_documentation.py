@@ -2,11 +2,13 @@
 
 import ast
 import importlib
+import json
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import yaml
+from ansible_collections.gpusetup.stack.plugins.doc_fragments.options import ModuleDocFragment
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 # gpu_shared_code takes what its action sends: test_shared_code compares the two
@@ -27,7 +29,7 @@ def specification(module, monkeypatch):
 
 
 def text_of(path):
-    """The DOCUMENTATION in a file, in a class too."""
+    """The DOCUMENTATION in a file."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "DOCUMENTATION":
             return yaml.safe_load(ast.literal_eval(node.value))
@@ -36,12 +38,11 @@ def text_of(path):
 
 def documented(module):
     document = text_of(PLUGINS / "modules" / f"{module}.py")
-    options = dict(document.get("options", {}))
-    for fragment in document.get("extends_documentation_fragment", ()):
-        shared = text_of(PLUGINS / "doc_fragments" / f"{fragment.rpartition('.')[2]}.py")["options"]
-        assert not set(shared) & set(options), f"{module} documents again what {fragment} says"
-        options |= shared
-    return options
+    fragment = document.get("extends_documentation_fragment")
+    if fragment is None:
+        return document.get("options", {})
+    assert (fragment, "options" in document) == (f"gpusetup.stack.options.{module}", False)
+    return json.loads(getattr(ModuleDocFragment(), module.upper()))["options"]
 
 
 def compare(where, options, spec):

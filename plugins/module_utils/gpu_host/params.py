@@ -3,112 +3,195 @@
 import contextlib
 import re
 import weakref
-from typing import Any, Dict, Iterator, NoReturn, Union
+from typing import Any, Dict, Iterator, List, NoReturn, Optional, Union
 
 from . import failure, owner
 
-_LIST = {"type": "list", "elements": "str", "default": []}
-_TEXT = {"type": "str", "default": ""}
-_NAME = {"type": "str", "required": True}
+Option = Dict[str, Any]
 
-_HOST = {
-    "state_dir": {"type": "path", "default": "/var/lib/gpusetup"},
-    "simulated_root": _TEXT,
-    "proxy": _TEXT,
-    "no_proxy": _LIST,
-    "ca_file": _TEXT,
-    "owner": {"type": "str", "default": "", "no_log": False},
-}
-COMMON = {"host": {"type": "dict", "options": _HOST, "apply_defaults": True}}
-PACKAGE = {
-    "type": "list",
-    "elements": "dict",
-    "default": [],
-    "options": {"name": _NAME, "version": _TEXT, "arch": _TEXT},
+
+def text(description: str, default: Optional[str] = "", **more: Any) -> Option:
+    """Return an option; it has the form of Ansible's argument specification, with its documentation."""
+    there = {} if default is None else {"default": default}
+    return {"description": description, "type": "str", **there, **more}
+
+
+def needed(description: str, **more: Any) -> Option:
+    return text(description, None, required=True, **more)
+
+
+def choice(description: str, choices: List[str], default: Optional[str] = None) -> Option:
+    """Return an option with some possible values; without a default it is required."""
+    return text(description, default, choices=choices, **({"required": True} if default is None else {}))
+
+
+def texts(description: str, **more: Any) -> Option:
+    return {"description": description, "type": "list", "elements": "str", "default": [], **more}
+
+
+def several(description: str, options: Dict[str, Option]) -> Option:
+    return {"description": description, "type": "list", "elements": "dict", "default": [], "options": options}
+
+
+def table(description: str, **more: Any) -> Option:
+    return {"description": description, "type": "dict", **more}
+
+
+def flag(description: str, default: bool = False) -> Option:
+    return {"description": description, "type": "bool", "default": default}
+
+
+def number(description: str, default: int) -> Option:
+    return {"description": description, "type": "int", "default": default}
+
+
+COMMON = {
+    "host": table(
+        "Settings of the host, the same for every module.",
+        options={
+            "state_dir": text("State, history, jobs and logs on the host.", "/var/lib/gpusetup", type="path"),
+            "simulated_root": text("Lab only. A miniature root that the probe reads instead of the machine."),
+            "proxy": text("Proxy for the package manager, pip and downloads."),
+            "no_proxy": texts("Hosts that are reached without the proxy."),
+            "ca_file": text("PEM bundle on the host that is trusted instead of the system's."),
+            "owner": text(
+                "Token of the apply or removal that owns the host; a step of another one is refused meanwhile.",
+                no_log=False,
+            ),
+        },
+        apply_defaults=True,
+    ),
 }
 TRANSACTION = {
-    "manager": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
-    "packages": PACKAGE,
-    "remove": _LIST,
-    "may_remove": _LIST,
-    "hold": _LIST,
-    "free": _LIST,
-    "streams": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {"module": _NAME, "stream": _NAME},
-    },
-    "replace_runfile": {"type": "bool", "default": False},
-    "optional": {"type": "bool", "default": False},
-    "no_way_back": {"type": "bool", "default": False},
-    "recommends": {"type": "bool", "default": False},
-    "lock_timeout": {"type": "int", "default": 600},
-    "auto_upgrades_block": {"type": "bool", "default": True},
-    "driver_packages": _LIST,
-    "driver_version": _TEXT,
-    "driver_module": {"type": "str", "default": "", "choices": ["", "open", "proprietary"]},
-    "kernels": _LIST,
+    "manager": choice("The host's package manager.", ["apt", "dnf", "zypper"]),
+    "packages": several(
+        "Packages wanted.",
+        {
+            "name": needed("Name."),
+            "version": text("Exact version, or a pattern with V(*); empty is the newest."),
+            "arch": text("Architecture, where it is not the host's own."),
+        },
+    ),
+    "remove": texts("Patterns of packages that must not be installed; a wanted package is never matched."),
+    "may_remove": texts("Patterns of packages that the transaction may remove as a consequence."),
+    "hold": texts(
+        "Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing."
+    ),
+    "free": texts("Names among the packages that are not held (compilers, headers, the distribution's Python)."),
+    "streams": several(
+        "DNF module streams.",
+        {
+            "module": needed("Module."),
+            "stream": needed("Stream."),
+        },
+    ),
+    "replace_runfile": flag(
+        "Let the uninstaller of a .run installation remove it before the transaction; this cannot be undone."
+    ),
+    "optional": flag("Leave out wanted packages that the repositories no longer offer (removal), instead of refusing."),
+    "no_way_back": flag("Change a host whose installed packages can no longer be had, should the transaction fail."),
+    "recommends": flag("Install recommended packages too."),
+    "lock_timeout": number("Seconds to wait for the package manager's lock.", 600),
+    "auto_upgrades_block": flag("Keep automatic upgrades away from the held packages.", True),
+    "driver_packages": texts(
+        "Names among the packages that carry the driver; a transitional one of another branch is refused."
+    ),
+    "driver_version": text("NVIDIA's version that the module on disk must have; empty when no driver is wanted."),
+    "driver_module": choice("Flavour that the module on disk must have.", ["", "open", "proprietary"], ""),
+    "kernels": texts("Kernels for which the module must be there; empty is the one that boots next."),
 }
-DRIVER = {"version": _TEXT, "flavour": _TEXT, "kernels": _LIST}
+DRIVER = {
+    "version": text("NVIDIA's version that must run; when empty, nothing is loaded and no reboot is needed."),
+    "flavour": text("Flavour that must run."),
+    "kernels": texts("Kernels that the driver was installed for."),
+}
 SOURCES = {
-    "sources": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "name": _NAME,
-            "kind": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
-            "description": _TEXT,
-            "uris": _LIST,
-            "like_suite": _TEXT,
-            "suites": _LIST,
-            "components": _LIST,
-            "architectures": _LIST,
-            "repo_gpgcheck": {"type": "bool", "default": True},
-            "gpgcheck": {"type": "bool", "default": True},
-            "module_hotfixes": {"type": "bool", "default": False},
-            "exclude": _LIST,
-            "priority": {"type": "int", "default": 0},
-            "installer": {
-                "type": "dict",
-                "options": {"path": _NAME, "sha256": _TEXT, "directory": _TEXT, "fingerprints": _LIST},
-            },
-            "key": {
-                "type": "dict",
-                "no_log": False,
-                "options": {
-                    "fingerprints": _LIST,
-                    **dict.fromkeys(("armored", "file", "url", "sha256"), _TEXT),
-                    "package": {"type": "dict", "options": dict.fromkeys(("url", "sha256", "member"), _NAME)},
+    "sources": several(
+        "Repositories wanted.",
+        {
+            "name": needed("Name of the file that defines it."),
+            "kind": choice("Package manager that it is for.", ["apt", "dnf", "zypper"]),
+            "description": text("A person's words for it (dnf, zypper)."),
+            "uris": texts("Addresses."),
+            "like_suite": text("Take addresses and key from the host's own entry for this suite (apt)."),
+            "suites": texts("Suites (apt)."),
+            "components": texts("Components (apt)."),
+            "architectures": texts("Architectures (apt)."),
+            "repo_gpgcheck": flag("The metadata is signed (dnf, zypper).", True),
+            "gpgcheck": flag("The packages are signed (dnf, zypper).", True),
+            "module_hotfixes": flag("Module streams do not hide its packages (dnf)."),
+            "exclude": texts("Patterns of packages that it does not give (dnf)."),
+            "priority": number("Priority (dnf, zypper); 0 is the package manager's own.", 0),
+            "installer": table(
+                "The package on the host that this repository comes in. It is unpacked below the state folder, "
+                "and brings its own key.",
+                options={
+                    "path": needed("Its path."),
+                    "sha256": text("Its digest."),
+                    "directory": text("The distribution that it must be for, as NVIDIA calls it."),
+                    "fingerprints": texts(
+                        "All 40 digits of each key that may sign; when empty, the digest vouches for the key in it."
+                    ),
                 },
-            },
+            ),
+            "key": table(
+                "The key, proven by its full fingerprint. One of O(sources[].key.armored), file, url and package "
+                "says where it is.",
+                options={
+                    "fingerprints": texts("All 40 digits of each key that may sign."),
+                    "armored": text("The key itself."),
+                    "file": text("Its path on the host."),
+                    "url": text("Its address."),
+                    "sha256": text("Digest of what the address gives."),
+                    "package": table(
+                        "A package that holds it.",
+                        options={
+                            "url": needed("The package's address."),
+                            "sha256": needed("Its digest."),
+                            "member": needed("Path of the key in it."),
+                        },
+                    ),
+                },
+                no_log=False,
+            ),
         },
-    },
-    "enable": _LIST,
-    "replace": _LIST,
-    "pins": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {
-            "packages": {"type": "list", "elements": "str", "required": True},
-            "origin": _TEXT,
-            "release": _TEXT,
-            "version": _TEXT,
-            "priority": {"type": "int", "required": True},
+    ),
+    "enable": texts("Identifiers of dnf repositories that are configured but off."),
+    "replace": texts("Address prefixes whose other entries are switched off."),
+    "pins": several(
+        "apt preferences.",
+        {
+            "packages": {"description": "Names or patterns.", "type": "list", "elements": "str", "required": True},
+            "origin": text("Host of the repository."),
+            "release": text("Release terms."),
+            "version": text("Version or pattern."),
+            "priority": {"description": "Priority.", "type": "int", "required": True},
         },
-    },
+    ),
 }
 
 
-def spec(*parts: Dict[str, Any], **own: Any) -> Dict[str, Any]:
-    """Return an argument specification made of shared parts and a module's own."""
-    joined: Dict[str, Any] = dict(COMMON)
-    for part in parts:
-        joined.update(part)
-    joined.update(own)
-    return joined
+def spec(options: Dict[str, Option]) -> Dict[str, Any]:
+    """Return the argument specification of a module with these options and those of the host."""
+    return _undescribed({**COMMON, **options})
+
+
+def _undescribed(options: Dict[str, Option]) -> Dict[str, Any]:
+    found = {name: {key: option[key] for key in option if key != "description"} for name, option in options.items()}
+    for option in found.values():
+        if "options" in option:
+            option["options"] = _undescribed(option["options"])
+    return found
+
+
+def documentation(options: Dict[str, Option]) -> Dict[str, Any]:
+    """Return the same options as Ansible documents them."""
+    found = {}
+    for name, option in options.items():
+        found[name] = {key: option[key] for key in option if key not in ("options", "no_log", "apply_defaults")}
+        if "options" in option:
+            found[name]["suboptions"] = documentation(option["options"])
+    return found
 
 
 def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") -> None:
