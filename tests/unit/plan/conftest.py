@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpusetup.components import judge
 from gpusetup.components.base import Wanted
@@ -19,26 +18,17 @@ from tests.hosts.machines import machine
 from tests.lab.repository import catalog
 
 
-@pytest.fixture
-def host():
-    return machine
-
-
 def asked(*words, **more):
     """Settings that ask for this."""
     return Settings(requirements=parse_requirements(list(words)), **more)
 
 
 DRIVER = asked("driver")
+host, planner = machine, Planner(matrix(), resolve)
 
 
 def resolved(*words, **about):
     return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
-
-
-@pytest.fixture(scope="session")
-def planner():
-    return Planner(matrix(), resolve)
 
 
 def changes(component, facts, wish=None, settings=None):
@@ -70,35 +60,13 @@ def drafted(planner, facts, settings, offers):
     return planner.second(facts, settings, offers) if draft.stage == "offers" else draft
 
 
-@pytest.fixture(scope="session")
-def nvidia_ubuntu():
-    return answer(catalog.ubuntu())
-
-
-@pytest.fixture(scope="session")
-def nvidia_debian():
-    return answer(catalog.debian())
-
-
-@pytest.fixture(scope="session")
-def debian12_archive():
-    """Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
-    full = "535.309.01-0+deb12u1"
-    names = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp", "libnvidia-ml1")
-    return answer(
-        [],
-        *((name, full) for name in names),
-        ("nvidia-open-kernel-dkms", "535.261.03-1"),
-        ("nvidia-persistenced", "535.171.04-1~deb12u1"),
-        ("nvidia-cuda-toolkit", "11.8.89~11.8.0-5~deb12u1"),
-        ("nvidia-cuda-toolkit-gcc", "11.8.0-5~deb12u1"),
-        ("linux-headers-amd64", "6.1.170-1"),
-    )
-
-
-@pytest.fixture(scope="session")
-def debian13_archive():
-    """Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""
-    full = "550.163.01-2"
-    names = ("nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")
-    return answer([], *((name, full) for name in names))
+nvidia_ubuntu, nvidia_debian = answer(catalog.ubuntu()), answer(catalog.debian())
+_OWN = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")
+debian12_archive = answer(
+    [], *((name, "535.309.01-0+deb12u1") for name in (*_OWN, "libnvidia-ml1")), ("nvidia-open-kernel-dkms", "535.261.03-1"),
+    ("nvidia-persistenced", "535.171.04-1~deb12u1"), ("nvidia-cuda-toolkit", "11.8.89~11.8.0-5~deb12u1"),
+    ("nvidia-cuda-toolkit-gcc", "11.8.0-5~deb12u1"), ("linux-headers-amd64", "6.1.170-1"),
+)  # fmt: skip
+"""Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
+debian13_archive = answer([], *((name, "550.163.01-2") for name in (*_OWN, "nvidia-open-kernel-dkms")))
+"""Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""

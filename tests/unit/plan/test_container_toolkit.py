@@ -8,36 +8,28 @@ from gpusetup.model.facts import Containers, Source
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 from tests.refusals import refused
+from tests.unit.plan.conftest import host, nvidia_ubuntu, planner
 
 TOOLKIT = matrix().repos.container_toolkit
 NAME = "nvidia-container-toolkit"
 HERE = Containers(runtimes=("docker", "containerd"))
 
 
-@pytest.fixture
-def bare(host):
-    def make(name="ubuntu24.04-rtx4090-open", **packages):
-        return host(name, driver=None, packages=packages, containers=HERE)
-
-    return make
+def bare(name="ubuntu24.04-rtx4090-open", **packages):
+    return host(name, driver=None, packages=packages, containers=HERE)
 
 
-@pytest.fixture
-def plan(planner, bare, nvidia_ubuntu):
-    def make(facts=None, version="1.20.1-1", **more):
-        offered = nvidia_ubuntu.candidates | dict.fromkeys(TOOLKIT.packages, (Offer(version=version),))
-        settings = Settings(**{"containers": ("docker",), **more})
-        return planner.second(facts or bare(), settings, Preview(candidates=offered)).plan
-
-    return make
+def plan(facts=None, version="1.20.1-1", **more):
+    offered = nvidia_ubuntu.candidates | dict.fromkeys(TOOLKIT.packages, (Offer(version=version),))
+    settings = Settings(**{"containers": ("docker",), **more})
+    return planner.second(facts or bare(), settings, Preview(candidates=offered)).plan
 
 
-@pytest.fixture
-def asks(planner):
-    return lambda facts, **more: planner.first(facts, Settings(containers=("docker",), **more)).ask
+def asks(facts, **more):
+    return planner.first(facts, Settings(containers=("docker",), **more)).ask
 
 
-def test_its_packages_come_in_the_same_transaction_from_its_own_repository(bare, asks, plan):
+def test_its_packages_come_in_the_same_transaction_from_its_own_repository():
     """A version in the record would call every security update of it a drift, and take it back."""
     ask = asks(bare())
     assert set(TOOLKIT.packages) <= set(ask.gpu_preflight_candidates)
@@ -50,13 +42,13 @@ def test_its_packages_come_in_the_same_transaction_from_its_own_repository(bare,
     ]
 
 
-def test_on_el_its_lists_are_proven_by_signature(bare, asks):
+def test_on_el_its_lists_are_proven_by_signature():
     source = next(item for item in asks(bare("rocky9-a100-open")).gpu_repo_sources if item.name == NAME)
     assert source.uris == (f"{TOOLKIT.url}/stable/rpm/x86_64",)
     assert (source.repo_gpgcheck, source.gpgcheck) == (True, False)
 
 
-def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_has_it(bare, asks):
+def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_has_it():
     ask = asks(bare(), source="http://mirror.example")
     assert [item.name for item in ask.gpu_repo_sources] == ["cuda-ubuntu2404"]
     file, uri = f"/etc/apt/sources.list.d/{NAME}.list", f"{TOOLKIT.url}/stable/deb/$(ARCH)"
@@ -64,7 +56,7 @@ def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_ha
     assert NAME not in {item.name for item in ask.gpu_repo_sources}
 
 
-def test_what_nobody_offers_is_refused_before_anything_is_touched(bare, planner, nvidia_ubuntu):
+def test_what_nobody_offers_is_refused_before_anything_is_touched():
     without = {name: item for name, item in nvidia_ubuntu.candidates.items() if name not in TOOLKIT.packages}
     settings = Settings(containers=("docker",), source="http://mirror.example")
     with refused(PreflightError, "GS-336", hint="gpusetup_extra_sources"):
@@ -78,12 +70,12 @@ def test_what_nobody_offers_is_refused_before_anything_is_touched(bare, planner,
         ({"libnvidia-container1": "1.17.8-1"}, "different versions (1.17.8-1, 1.20.1-1): apt-get"),
     ],
 )
-def test_a_toolkit_that_is_too_old_or_of_several_versions_is_said(bare, plan, older, said):
+def test_a_toolkit_that_is_too_old_or_of_several_versions_is_said(older, said):
     installed = dict.fromkeys(TOOLKIT.packages, "1.20.1-1") | older
     assert any(said in text for text in plan(bare(installed=installed)).warnings)
 
 
-def test_a_runtime_that_is_not_there_and_a_repository_that_is_too_old_are_refused(plan):
+def test_a_runtime_that_is_not_there_and_a_repository_that_is_too_old_are_refused():
     message = "gpusetup_containers names crio, which is not installed here"
     with refused(PreflightError, "GS-339", message=message) as caught:
         plan(containers=("docker", "crio"))
@@ -92,13 +84,13 @@ def test_a_runtime_that_is_not_there_and_a_repository_that_is_too_old_are_refuse
         plan(version="1.17.8-1")
 
 
-def test_when_to_restart_reaches_the_role_and_is_no_other_wish(plan):
+def test_when_to_restart_reaches_the_role_and_is_no_other_wish():
     plans = [plan(containers_restart=when) for when in ("idle", "always")]
     assert [plan.variables.gpu_container_restart for plan in plans] == ["idle", "always"]
     assert plans[0].lock.key == plans[1].lock.key
 
 
-def test_a_description_of_another_driver_is_made_anew(host, plan):
+def test_a_description_of_another_driver_is_made_anew():
     facts = host("ubuntu24.04-h200-keep")
     other = "it describes driver 535.54.03, but another one is loaded: containers would not start"
     for driver, why in ((facts.driver.loaded.version, []), ("535.54.03", [other])):

@@ -13,6 +13,7 @@ from gpusetup.model.lifecycle import Drift, HostRemoval, Removed
 from gpusetup.plan.lifecycle import applied_id, differences, pending_reboot, removal_of
 from tests.hosts.machines import changed
 from tests.records import record
+from tests.unit.plan.conftest import host
 
 VERSION = "580.95.05"
 NOUVEAU = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -38,34 +39,29 @@ RECORD: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def applied(host):
+def applied(*, record_says=(), packages=(), **parts):
     """Make the host as the apply on record left it, but for these parts; `record` changes the record."""
-
-    def make(*, record_says=(), packages=(), **parts):
-        facts = host("ubuntu24.04-h200-keep")
-        kernel = next(item for item in facts.kernel.installed if item.release == facts.kernel.next)
-        module = ModuleFile(path="/x/nvidia.ko", version=VERSION, flavour="open")
-        there = {name: version for name, version in facts.packages.installed.items() if "fabricmanager" not in name}
-        there |= {"libc6": "2.39-2", **RECORD["brought"]}
-        python = {
-            "path": "/opt/gpusetup/bin/python",
-            "version": "3.12",
-            "ensurepip": True,
-            "packages": {"torch": "2.9.0"},
-        }
-        facts = changed(
-            facts, state=record(RECORD | dict(record_says)), kernel={"installed": (changed(kernel, nvidia=module),)},
-            driver={"loaded": LoadedModule(version=VERSION, flavour="open"), "library": VERSION},
-            packages={"installed": there, "held": tuple(RECORD["holds"]), "problems": ()},
-            nouveau={"blacklisted": True, "loaded": False, "initramfs": ()},
-            services={"p": Service(unit=UNIT, active="active", enabled="enabled")},
-            pythons=(msgspec.convert(python, Python),),
-        )  # fmt: skip
-        installed = {name: version for name, version in (there | dict(packages)).items() if version}
-        return changed(changed(facts, packages={"installed": installed}), **parts)
-
-    return make
+    facts = host("ubuntu24.04-h200-keep")
+    kernel = next(item for item in facts.kernel.installed if item.release == facts.kernel.next)
+    module = ModuleFile(path="/x/nvidia.ko", version=VERSION, flavour="open")
+    there = {name: version for name, version in facts.packages.installed.items() if "fabricmanager" not in name}
+    there |= {"libc6": "2.39-2", **RECORD["brought"]}
+    python = {
+        "path": "/opt/gpusetup/bin/python",
+        "version": "3.12",
+        "ensurepip": True,
+        "packages": {"torch": "2.9.0"},
+    }
+    facts = changed(
+        facts, state=record(RECORD | dict(record_says)), kernel={"installed": (changed(kernel, nvidia=module),)},
+        driver={"loaded": LoadedModule(version=VERSION, flavour="open"), "library": VERSION},
+        packages={"installed": there, "held": tuple(RECORD["holds"]), "problems": ()},
+        nouveau={"blacklisted": True, "loaded": False, "initramfs": ()},
+        services={"p": Service(unit=UNIT, active="active", enabled="enabled")},
+        pythons=(msgspec.convert(python, Python),),
+    )  # fmt: skip
+    installed = {name: version for name, version in (there | dict(packages)).items() if version}
+    return changed(changed(facts, packages={"installed": installed}), **parts)
 
 
 def one(facts, *fields):
@@ -73,7 +69,7 @@ def one(facts, *fields):
     return tuple(getattr(found, field) for field in fields)
 
 
-def test_a_host_as_it_was_left_differs_in_nothing(applied):
+def test_a_host_as_it_was_left_differs_in_nothing():
     assert differences(applied()) == ()
     assert applied_id(applied()) == "20261121T010000Z-aaaaaa"
 
@@ -86,7 +82,7 @@ def test_a_host_as_it_was_left_differs_in_nothing(applied):
         ({"nvidia-fabricmanager-580": "580.126.09-1"}, ("fabric-nvidia-fabricmanager-580", f"{VERSION}, as the driver", "580.126.09-1")),
     ],
 )  # fmt: skip
-def test_packages_of_the_closure_count_and_others_do_not(applied, packages, found):
+def test_packages_of_the_closure_count_and_others_do_not(packages, found):
     assert one(applied(packages=packages), "id", "was", "now") == found
 
 
@@ -98,7 +94,7 @@ def test_packages_of_the_closure_count_and_others_do_not(applied, packages, foun
         ("0:5.14.0-1.el9", {"kernel-devel": "5.14.0-2.el9"}, [("package-kernel-devel", "5.14.0-2.el9")]),
     ],
 )
-def test_headers_of_a_second_kernel_beside_the_recorded_ones_are_no_difference(applied, recorded, there, now):
+def test_headers_of_a_second_kernel_beside_the_recorded_ones_are_no_difference(recorded, there, now):
     facts = applied(record_says={"packages": {"kernel-devel": recorded}}, packages=there)
     assert [(item.id, item.now) for item in differences(facts)] == now
 
@@ -106,12 +102,12 @@ def test_headers_of_a_second_kernel_beside_the_recorded_ones_are_no_difference(a
 @pytest.mark.parametrize(
     ("path", "now", "became"), [(NOUVEAU, "bb", "changed"), (NOUVEAU, None, "missing"), (SOURCES, "cc", "there again")]
 )
-def test_files(applied, path, now, became):
+def test_files(path, now, became):
     files = RECORD["files"] | {path: RECORD["files"][path] | {"now": now}}
     assert one(applied(record_says={"files": files}), "what", "now") == (path, became)
 
 
-def test_a_file_whose_present_content_nobody_read_is_not_judged(applied):
+def test_a_file_whose_present_content_nobody_read_is_not_judged():
     files = {path: {key: entry[key] for key in entry if key != "now"} for path, entry in RECORD["files"].items()}
     assert differences(applied(record_says={"files": files})) == ()
 
@@ -126,12 +122,12 @@ def test_a_file_whose_present_content_nobody_read_is_not_judged(applied):
         ({"services": {}}, (f"service-{UNIT}", "apply", "there is no such unit")),
     ],
 )  # fmt: skip
-def test_what_is_not_as_it_was_left_is_told_with_what_mends_it(applied, parts, found):
+def test_what_is_not_as_it_was_left_is_told_with_what_mends_it(parts, found):
     facts = applied()
     assert one(changed(facts, **parts), "id", "mend", "now") == found
 
 
-def test_a_module_that_is_gone_or_of_the_other_flavour(applied):
+def test_a_module_that_is_gone_or_of_the_other_flavour():
     def with_module(module, **parts):
         facts = applied()
         return changed(facts, kernel={"installed": (changed(facts.kernel.installed[0], nvidia=module),)}, **parts)
@@ -143,7 +139,7 @@ def test_a_module_that_is_gone_or_of_the_other_flavour(applied):
     assert one(with_module(other), "now") == (f"{VERSION} (proprietary)",)
 
 
-def test_nouveau_is_back_in_the_initramfs(applied):
+def test_nouveau_is_back_in_the_initramfs():
     facts = applied()
     image = Initramfs(path="/boot/initrd", kernel=facts.kernel.next, nouveau=True, blacklist=False, why=None)
     back = changed(facts, nouveau={"initramfs": (image,)})
@@ -151,11 +147,11 @@ def test_nouveau_is_back_in_the_initramfs(applied):
     assert differences(changed(facts, nouveau={"initramfs": (changed(image, blacklist=True),)})) == ()
 
 
-def test_an_apply_that_did_not_finish_is_the_one_difference(applied):
+def test_an_apply_that_did_not_finish_is_the_one_difference():
     assert one(applied(record_says={"apply": {"id": "x", "finished": None}, "holds": []}), "id") == ("apply",)
 
 
-def test_what_removal_undoes(applied):
+def test_what_removal_undoes():
     removal = removal_of(applied())
     assert removal.packages == ("dkms", "libnvidia-compute", "nvidia-utils")
     assert removal.restored == ("libc6=2.39-1", "nvidia-old=1")
@@ -172,14 +168,14 @@ def test_what_removal_undoes(applied):
     assert f"driver   uninstalled: {VERSION} of the .run installer" in text
 
 
-def test_removal_shows_the_headers_that_followed_those_that_came(applied):
+def test_removal_shows_the_headers_that_followed_those_that_came():
     headers = {"kernel-devel-1-1": "1-1", "kernel-devel-2-1": "2-1", "kernel-devel-matched": "2-1"}
     facts = applied(record_says={"brought": {"kernel-devel": "0:1-1"}})
     found = removal_of(changed(facts, packages={"installed": headers}))
     assert found.packages == ("kernel-devel-1-1", "kernel-devel-2-1")
 
 
-def test_what_no_apply_touches_is_for_a_person_and_names_no_command(applied):
+def test_what_no_apply_touches_is_for_a_person_and_names_no_command():
     stray = "/usr/local/lib/libcuda.so.570.1"
     facts = applied()
     driver = {"libraries": {"libcuda.so.1": ("570.1", VERSION)}, "library_files": {stray: "570.1"}}

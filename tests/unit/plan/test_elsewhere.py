@@ -19,7 +19,7 @@ from gpusetup.plan.actions import _lost
 from gpusetup.plan.preflight import apply_refused
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import HOSTS, changed, machine
-from tests.unit.plan.conftest import DRIVER
+from tests.unit.plan.conftest import DRIVER, planner
 
 WSL, VGPU = "ubuntu22.04-wsl-refused", "ubuntu22.04-l4vgpu-grid"
 CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090-nostack"
@@ -28,7 +28,7 @@ CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090
 @pytest.mark.parametrize(
     ("name", "reference", "said"), [(WSL, "GS-322", "driver of Windows"), (VGPU, "GS-323", "vGPU"), (TWO, "GS-210", "")]
 )
-def test_nobody_is_told_to_apply_where_apply_refuses(name, reference, said, planner, capsys):
+def test_nobody_is_told_to_apply_where_apply_refuses(name, reference, said, capsys):
     refusal = apply_refused(machine(name), matrix(), resolve)
     assert (refusal.reference, said in refusal.message) == (reference, True)
     if name != WSL:  # no GPU is on PCI there: drift has nothing to compare

@@ -19,7 +19,7 @@ from gpusetup.plan.install import install_of
 from gpusetup.plan.lock import lock_of
 from tests.hosts.machines import changed
 from tests.records import record
-from tests.unit.plan.conftest import asked, drafted, resolved
+from tests.unit.plan.conftest import asked, drafted, host, nvidia_ubuntu, planner, resolved
 
 LINE = "torch==2.14.1"
 LIMITED = (LINE, "cuda-bindings<13.1", "nvidia-nvjitlink<13.1")
@@ -30,9 +30,7 @@ STACK = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def bare(host):
-    return host("ubuntu24.04-h200-keep")
+bare = host("ubuntu24.04-h200-keep")
 
 
 def with_environment(facts, lines, nvjitlink, **expect):
@@ -50,7 +48,7 @@ def planned(planner, facts, **about):
     return tuple(plan.variables.gpu_python_requirements or ()), todo
 
 
-def test_a_new_environment_has_the_limits(planner, bare):
+def test_a_new_environment_has_the_limits():
     assert planned(planner, bare) == (LIMITED, ["torch==2.14.1 in /opt/gpusetup"])
 
 
@@ -66,13 +64,11 @@ def test_a_new_environment_has_the_limits(planner, bare):
         (("torch==2.14.0",), "13.5.37", False, LIMITED, ["nvidia-nvjitlink<13.1 in /opt/gpusetup"]),
     ],
 )
-def test_an_environment_is_made_anew_only_where_a_wheel_is_beyond_its_limit(
-    planner, bare, lines, nvjitlink, upgrade, becomes, todo
-):
+def test_an_environment_is_made_anew_only_where_a_wheel_is_beyond_its_limit(lines, nvjitlink, upgrade, becomes, todo):
     assert planned(planner, with_environment(bare, lines, nvjitlink), upgrade=upgrade) == (becomes, todo)
 
 
-def test_what_the_probe_does_not_list_is_judged_by_the_record(bare):
+def test_what_the_probe_does_not_list_is_judged_by_the_record():
     """A lock with hashes names dozens of packages; the probe tells of the frameworks alone."""
     lines = ("torch==2.14.1 --hash=sha256:aa", "networkx==3.5 --hash=sha256:bb")
     known = {"torch": "2.14.1", "networkx": "3.5"}
@@ -82,7 +78,7 @@ def test_what_the_probe_does_not_list_is_judged_by_the_record(bare):
     assert lacking(lines, bare, asked(LINE)) == list(lines)
 
 
-def test_hashes_of_a_lock_hold_whatever_its_limits_are(planner, bare):
+def test_hashes_of_a_lock_hold_whatever_its_limits_are():
     """A host may keep another driver than the one that the lock was made for."""
     hashed = ("torch==2.14.1 --hash=sha256:aa", "nvidia-nvjitlink==13.2.86 --hash=sha256:bb")
     lines = (LINE, "cuda-bindings<13.3", "nvidia-nvjitlink<13.3")
@@ -120,19 +116,14 @@ def test_what_lines_bring_is_counted_once(lines, room):
     assert disk_space_of(lines, "aarch64", MEASURED).download == 0
 
 
-@pytest.fixture
-def sized(planner, nvidia_ubuntu):
+def sized(facts, wish):
     """Plan a wish whose packages are five megabytes; return the plan and its text."""
-
-    def make(facts, wish):
-        draft = drafted(planner, facts, asked(wish), nvidia_ubuntu)
-        plan = planner.third(draft, Preview(transaction=PreviewTransaction(download_bytes=5_000_000)))
-        return plan, plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
-
-    return make
+    draft = drafted(planner, facts, asked(wish), nvidia_ubuntu)
+    plan = planner.third(draft, Preview(transaction=PreviewTransaction(download_bytes=5_000_000)))
+    return plan, plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
 
 
-def test_measured_wheels_count_and_their_room_is_asked_for(sized, bare):
+def test_measured_wheels_count_and_their_room_is_asked_for():
     plan, text = sized(bare, "cupy")
     room = disk_space_of(plan.variables.gpu_python_requirements, "x86_64", matrix().wheels)
     assert room.unknown == ()
@@ -143,14 +134,14 @@ def test_measured_wheels_count_and_their_room_is_asked_for(sized, bare):
     assert "of it Python packages" in text
 
 
-def test_what_nobody_measured_is_said(sized, bare):
+def test_what_nobody_measured_is_said():
     plan, text = sized(bare, "torch==2.6.*+cu124")
     assert plan.download_bytes is plan.wheel_bytes is None
     assert [text for text in plan.warnings if "the size of torch==2.6.0 is not known" in text]
     assert "5 MB of packages, and Python packages of unknown size" in text
 
 
-def test_without_python_packages_all_is_as_it_was(sized, bare):
+def test_without_python_packages_all_is_as_it_was():
     plan, text = sized(changed(bare, driver=None), "driver")
     assert (plan.download_bytes, plan.wheel_bytes) == (5_000_000, 0)
     assert plan.variables.gpu_preflight_space_mb is msgspec.UNSET

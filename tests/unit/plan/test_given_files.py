@@ -15,7 +15,7 @@ from gpusetup.plan.settings import read_level
 from gpusetup.rollout.options import _with_token
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import DRIVER, answer, asked, changes, drafted
+from tests.unit.plan.conftest import DRIVER, answer, asked, changes, drafted, host, planner
 
 RUN = "/root/NVIDIA-Linux-x86_64-580.142.run"
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
@@ -49,16 +49,11 @@ def test_a_file_under_another_name_is_refused_with_the_right_ones():
         read_level({"gpusetup_source_sha256": "abc"}, "host", prefix="gpusetup_")
 
 
-@pytest.fixture
-def plan(planner, host):
+def plan(facts=None, *, installed=(), host_parts=(), **wishes):
     """Plan a host without a driver, or these facts, from a `.run` file."""
-
-    def make(facts=None, *, installed=(), host_parts=(), **wishes):
-        parts = {"driver": None, "dkms": (), "packages": {"installed": dict(installed)}, **dict(host_parts)}
-        wish = changed(DRIVER, **{"source": RUN, **wishes})
-        return drafted(planner, facts or host("debian12-t4-open", **parts), wish, OFFERED).plan
-
-    return make
+    parts = {"driver": None, "dkms": (), "packages": {"installed": dict(installed)}, **dict(host_parts)}
+    wish = changed(DRIVER, **{"source": RUN, **wishes})
+    return drafted(planner, facts or host("debian12-t4-open", **parts), wish, OFFERED).plan
 
 
 def ids(plan):
@@ -66,7 +61,7 @@ def ids(plan):
     return [action.id for action in plan.actions]
 
 
-def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(plan):
+def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it():
     made = plan(source_sha256="a" * 64)
     variables = made.variables
     assert (variables.gpu_driver_runfile, variables.gpu_driver_runfile_sha256) == (RUN, "a" * 64)
@@ -79,32 +74,32 @@ def test_the_driver_comes_from_the_file_and_packages_bring_what_builds_it(plan):
     assert any("only its owner" in text for text in plan().warnings)
 
 
-def test_a_packaged_driver_is_refused_until_it_is_to_be_replaced(plan, host):
+def test_a_packaged_driver_is_refused_until_it_is_to_be_replaced():
     facts = host("ubuntu22.04-a100-mismatch")
     assert [refusal.reference for refusal in plan(facts).refusals] == ["GS-325"]
     made = plan(facts, replace=True)
     assert (made.refusals, bool(made.removals)) == ((), True), "its packages go in the transaction before"
 
 
-def test_one_of_another_run_file_is_its_installers_to_replace(plan, host):
+def test_one_of_another_run_file_is_its_installers_to_replace():
     found = ids(plan(host("ubuntu22.04-t4-runfile")))
     assert ("remove-runfile" in found, "install-runfile" in found) == (False, True)
 
 
-def test_what_a_file_cannot_bring(plan):
+def test_what_a_file_cannot_bring():
     assert [refusal.reference for refusal in plan(module="prebuilt").refusals] == ["GS-350"]
     with pytest.raises(PreflightError, match="Fabric Manager"):
         plan(host_parts={"nvswitch": NvSwitch(kind="nvlink5")})
     assert plan(source="/root/NVIDIA-Linux-aarch64-580.142.run").state == "refused"
 
 
-def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same(plan, host):
+def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same():
     headers = f"linux-headers-{host('debian12-t4-open').kernel.next}"
     made = plan(installed={"dkms": "3.0.10", "linux-headers-amd64": "6.1.170-1", headers: "1"})
     assert (made.refusals, made.variables.gpu_driver_runfile) == ((), RUN)
 
 
-def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch(plan, host):
+def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch():
     """On a host with a working driver too, where no repository is asked first."""
     for facts in (None, host("ubuntu22.04-t4-runfile")):
         made = plan(facts, source="/root/NVIDIA-Linux-x86_64-580.159.04.run")
@@ -127,7 +122,7 @@ def planned(planner, host, source, wish="driver", *, vgpu=True, **wishes):
     return drafted(planner, facts, asked(wish, source=source, **wishes), OFFERED).plan
 
 
-def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner, host):
+def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file():
     plan = planned(planner, host, run("580.159.03"), vgpu_host="19.6")
     assert not plan.refusals, plan.refusals
     assert (plan.variables.gpu_driver_runfile, plan.stack.driver.version) == (run("580.159.03"), "580.159.03")
@@ -145,7 +140,7 @@ def test_what_a_host_takes(host_release, releases):
 
 
 @pytest.mark.parametrize(("version", "takes"), [("595.71.05", False), ("550.163.01", False), ("570.211.01", True)])
-def test_another_branch_is_refused_with_those_that_fit(planner, host, version, *, takes):
+def test_another_branch_is_refused_with_those_that_fit(version, *, takes):
     plan = planned(planner, host, run(version), vgpu_host="19.4")
     assert [refusal.reference for refusal in plan.refusals] == ([] if takes else ["GS-354"])
     for refusal in plan.refusals:
@@ -153,7 +148,7 @@ def test_another_branch_is_refused_with_those_that_fit(planner, host, version, *
         assert "580.178.04 (vGPU 19.6)" in refusal.hint
 
 
-def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(planner, host):
+def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused():
     (refusal,) = planned(planner, host, run("575.57.08")).refusals
     assert (refusal.reference, "575" in refusal.message) == ("GS-354", True)
     plan = planned(planner, host, run("580.159.03", ""))
@@ -161,7 +156,7 @@ def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(p
     assert any("not a vGPU" in text for text in planned(planner, host, run("580.159.03"), vgpu=False).warnings)
 
 
-def test_the_file_brings_the_daemon_of_the_licence(host):
+def test_the_file_brings_the_daemon_of_the_licence():
     wish = Settings(source=run("580.159.03"), vgpu_token="/site/a.tok")
     assert VGPU.refusals(guest(host, driver=None), wish) == ()
     assert VGPU.refusals(guest(host, driver=None), changed(wish, source="nvidia"))
@@ -196,14 +191,14 @@ def test_what_it_cannot_be_says_what_would_be(level, said):
         ("aws", {}, "grid-20.2/NVIDIA-Linux-x86_64-595.91.07-grid-aws.run"),
     ],
 )
-def test_of_a_cloud_comes_the_newest_that_was_asked_for_and_that_the_host_takes(planner, host, cloud, wishes, file):
+def test_of_a_cloud_comes_the_newest_that_was_asked_for_and_that_the_host_takes(cloud, wishes, file):
     plan = planned(planner, host, cloud, **wishes)
     assert (plan.refusals, plan.state) == ((), "change")
     assert str(plan.variables.gpu_driver_runfile).endswith(file)
     assert any(file.rpartition("/")[2] in action.what for action in plan.actions)
 
 
-def test_a_published_digest_is_asked_for_unless_the_site_names_one(planner, host):
+def test_a_published_digest_is_asked_for_unless_the_site_names_one():
     plan = planned(planner, host, "azure", vgpu_host="20.2")
     assert str(plan.variables.gpu_driver_runfile_sha256).startswith("72056e38")
     mine = planned(planner, host, "azure", vgpu_host="20.2", source_sha256="ab" * 32)
@@ -218,13 +213,13 @@ def test_a_published_digest_is_asked_for_unless_the_site_names_one(planner, host
         ("alibaba", {}, "grid_driver_install"),
     ],
 )
-def test_no_file_is_refused_with_those_that_are_known(planner, host, cloud, wishes, words):
+def test_no_file_is_refused_with_those_that_are_known(cloud, wishes, words):
     (refusal,) = planned(planner, host, cloud, **wishes).refusals
     assert (refusal.reference, words in refusal.note) == ("GS-356", True), refusal.note
 
 
 @pytest.mark.parametrize("cloud", ["google", "alibaba"])
-def test_a_guest_driver_that_works_stays(planner, host, cloud):
+def test_a_guest_driver_that_works_stays(cloud):
     plan = drafted(planner, guest(host, "ubuntu24.04-h200-keep"), asked("driver", source=cloud), OFFERED).plan
     assert plan.refusals == ()
     assert not isinstance(plan.variables.gpu_driver_runfile, str)
@@ -245,7 +240,7 @@ def _facts(host, licence):
     return changed(host(GUEST), services={"gridd": service}, licence=licence)
 
 
-def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest(host):
+def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest():
     facts = as_delivered(changed(_facts(host, None), storage=Storage(p2pdma=False, nvidia_fs="2")))
     assert list(VGPU.refusals(facts, WISH)) == []
     assert facts.storage == Storage(p2pdma=False), "nvidia-fs comes instead"
@@ -263,14 +258,14 @@ def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest(host):
         (Licence(tokens={TOKEN: "aa"}, feature=2), None),
     ],
 )
-def test_the_plan_says_what_is_not_as_it_should_be(host, there, why):
+def test_the_plan_says_what_is_not_as_it_should_be(there, why):
     facts = _facts(host, there)
     found = changes(VGPU, facts, settings=WISH)
     assert [why in action.why for action in found] == ([True] if why else [])
     assert changes(VGPU, facts) == []
 
 
-def test_it_is_refused_where_nothing_would_use_it(host):
+def test_it_is_refused_where_nothing_would_use_it():
     elsewhere = host("ubuntu24.04-rtx4090-open")
     assert [refusal.reference for refusal in VGPU.refusals(elsewhere, WISH)] == ["GS-434"]
     assert VGPU.refusals(_facts(host, None), WISH) == VGPU.refusals(elsewhere, Settings()) == ()

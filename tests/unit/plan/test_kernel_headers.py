@@ -14,7 +14,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import described_host
 from tests.lab.repository import catalog
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import answer, asked
+from tests.unit.plan.conftest import answer, asked, debian12_archive, host, nvidia_debian, planner
 
 
 def _context(host, system, release, *, arch="x86_64", installed=(), offers=None):
@@ -44,7 +44,7 @@ ALL_UBUNTU = {
 
 
 @pytest.mark.parametrize(("release", "meta"), stored_rows("ubuntu-headers.json"))
-def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
+def test_ubuntu_follows_the_line_of_the_kernel(release, meta):
     context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)
     assert _headers(context) == [f"linux-headers-{release}", meta]
 
@@ -61,7 +61,7 @@ def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
         ("debian 13", "6.12.43+deb13-cloud-arm64", "cloud-arm64"),
     ],
 )
-def test_the_metapackage_of_the_image_names_that_of_the_headers(host, system, release, image):
+def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release, image):
     """Whoever gets new images by it gets their headers by its sister, whatever the line is called."""
     installed = (f"linux-image-{release}", f"linux-image-{image}", "linux-image-other")
     offered = {f"linux-headers-{image}": "99.0", f"linux-headers-{release}": "1"}
@@ -71,7 +71,7 @@ def test_the_metapackage_of_the_image_names_that_of_the_headers(host, system, re
     assert modules.flavour_of(context) == image
 
 
-def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
+def test_the_metapackage_of_another_flavour_is_none_of_ours():
     installed = ("linux-image-nvidia-64k", "linux-image-generic")
     offers = {"linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-generic": "6.8.0-50.51"}
     context = _context(host, "ubuntu 24.04", "6.8.0-1018-nvidia", installed=installed, offers=offers)
@@ -93,14 +93,14 @@ def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
         ("azurelinux 3.0", "aarch64", "6.12.57.1-2.azl3", "kernel-hwe-devel=6.12.57.1-2.azl3"),
     ],
 )
-def test_rpm_kernels_have_headers_of_their_kind(host, system, arch, release, wanted):
+def test_rpm_kernels_have_headers_of_their_kind(system, arch, release, wanted):
     context = _context(host, system, release, arch=arch)
     assert _headers(context)[0] == wanted
     assert modules.unknown_kernel_note(context) == ()
 
 
 @pytest.mark.parametrize("offered", ["5.14.0-427.13.1.el9_4", "5.14.0-503.11.1.el9_5"])
-def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(host, offered):
+def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(offered):
     release, version = "5.14.0-427.13.1.el9_4.aarch64+64k", "5.14.0-427.13.1.el9_4"
     context = _context(host, "rhel 9.4", release, arch="aarch64", offers={"kernel-64k-devel-matched": offered})
     assert _headers(context)[1:] == [f"kernel-64k-devel-matched={version}"] * (offered == version)
@@ -109,12 +109,12 @@ def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(h
 @pytest.mark.parametrize(
     ("system", "release"), [("amzn 2023", "6.99.1-1.amzn2023.x86_64"), ("ol 9.5", "6.12.0-1.el9uek.aarch64+64k")]
 )
-def test_a_kernel_that_no_source_names_is_said_not_guessed(host, system, release):
+def test_a_kernel_that_no_source_names_is_said_not_guessed(system, release):
     context = _context(host, system, release)
     assert (_headers(context), release in modules.unknown_kernel_note(context)[0]) == ([], True)
 
 
-def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, nvidia_debian):
+def test_nvidias_debian_repository_asks_for_the_metapackage_too():
     facts = host("debian12-t4-open", driver=None, packages={"installed": {}}, kernel={"installed": ()})
     line = ".".join(facts.kernel.next.split(".")[:2])
     offered = {**nvidia_debian.candidates, "linux-headers-amd64": (Offer(version=f"{line}.170-1"),)}
@@ -123,7 +123,7 @@ def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, n
     assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
 
 
-def test_headers_that_are_there_do_not_spare_the_metapackage(host, planner, debian12_archive):
+def test_headers_that_are_there_do_not_spare_the_metapackage():
     """The running kernel's headers are there: without the metapackage the next kernel would have none."""
     facts = host("debian12-t4-open", driver=None, packages={"installed": {}})
     assert facts.kernel.target.headers
@@ -131,7 +131,7 @@ def test_headers_that_are_there_do_not_spare_the_metapackage(host, planner, debi
     assert plan.variables.gpu_packages_prerequisites[0].name == "linux-headers-amd64"
 
 
-def test_the_prebuilt_modules_of_the_next_kernel_come_by_this_hosts_line(host, planner):
+def test_the_prebuilt_modules_of_the_next_kernel_come_by_this_hosts_line():
     """Beside an HWE kernel the metapackage `generic` would pull the older line's kernel in."""
     release, follower = "6.11.0-26-generic", "linux-modules-nvidia-580-server-open-generic"
     facts = host(
@@ -181,7 +181,7 @@ def planned(planner, facts, driver):
     ("system", "version", "directory"),
     [("opensuse-leap", "15.6", "opensuse15"), ("sles", "15.6", "sles15"), ("sles", "16.0", "suse16")],
 )
-def test_where_the_packages_come_from(planner, host, system, version, directory):
+def test_where_the_packages_come_from(system, version, directory):
     variables = planned(planner, suse(host, system=system, version=version), "580.178.04")
     assert variables.gpu_package_manager == "zypper"
     (source,) = variables.gpu_repo_sources
@@ -209,7 +209,7 @@ def test_where_the_packages_come_from(planner, host, system, version, directory)
         ),
     ],
 )  # fmt: skip
-def test_the_generation_of_a_branch_comes_and_the_others_go(planner, host, driver, names, goes):
+def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes):
     variables = planned(planner, suse(host), driver)
     assert [str(package) for package in variables.gpu_driver_packages] == names
     for name in goes:
@@ -226,7 +226,7 @@ def test_the_generation_of_a_branch_comes_and_the_others_go(planner, host, drive
         ("6.12.0-160000.5-64kb", "kernel-64kb-devel=6.12.0-160000.5.*"),
     ],
 )
-def test_every_kernel_flavour_gets_its_own_headers(planner, host, kernel, package):
+def test_every_kernel_flavour_gets_its_own_headers(kernel, package):
     variables = planned(planner, suse(host, kernel=kernel), "580.178.04")
     assert [str(item) for item in variables.gpu_packages_prerequisites] == [package]
 

@@ -20,17 +20,15 @@ from gpusetup.plan.lock import hashed_lines, lock_of, read_lock, with_hashes
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import asked, resolved
+from tests.unit.plan.conftest import asked, host, planner, resolved
 
 HASHED = ("cupy-cuda12x==13.6.0 --hash=sha256:aa", "numpy==2.2.6 --hash=sha256:bb")
 
 
-@pytest.fixture(scope="module")
-def lock():
-    return lock_of(resolved("torch==2.6.*", "cupy", "nccl", gpus=("h100",), os="ubuntu22.04"), matrix())
+lock = lock_of(resolved("torch==2.6.*", "cupy", "nccl", gpus=("h100",), os="ubuntu22.04"), matrix())
 
 
-def test_a_lock_is_exact_resolves_to_itself_and_is_read_back_whole(lock):
+def test_a_lock_is_exact_resolves_to_itself_and_is_read_back_whole():
     request = Request(requirements=exact_requirements(lock.stack), gpus=("h100",), os="ubuntu22.04")
     assert resolve(request, matrix()).stack == lock.stack
     assert read_lock(msgspec.json.encode(lock), "f") == lock
@@ -47,7 +45,7 @@ def test_a_lock_is_exact_resolves_to_itself_and_is_read_back_whole(lock):
         (lambda d: d.update(extra=1), "GS-341"),
     ],
 )
-def test_an_edited_or_foreign_lock_is_refused_with_the_field(lock, change, reference):
+def test_an_edited_or_foreign_lock_is_refused_with_the_field(change, reference):
     document = json.loads(msgspec.json.encode(lock))
     change(document)
     with refused(BadInputError, reference) as caught:
@@ -67,7 +65,7 @@ def test_one_with_hashes_is_read_back_whole_and_refused_when_a_hash_was_edited()
         read_lock(raw.replace(b"sha256:aa", b"sha256:cc"), "f")
 
 
-def test_exactly_the_hashed_lines_are_installed(planner, host):
+def test_exactly_the_hashed_lines_are_installed():
     facts = host("ubuntu24.04-h200-keep")
 
     def requirements(*hashed):

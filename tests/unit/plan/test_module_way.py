@@ -22,7 +22,7 @@ from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.repository import catalog
 from tests.refusals import refused
 from tests.unit.doctor.test_machines import HEALTHY
-from tests.unit.plan.conftest import DRIVER, answer, asked, preview, resolved
+from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, host, planner, preview, resolved
 
 NOBLE = UBUNTU_KERNELS["noble"]
 RHEL = "5.14.0-570.12.1.el9_6.x86_64"
@@ -37,23 +37,15 @@ def kernel(release, **more):
     return {"running": release, "next": release, **more}
 
 
-@pytest.fixture
-def ubuntu(host):
-    def make(**more):
-        return host("ubuntu24.04-rtx4090-open", driver=None, dkms=(), kernel=kernel(NOBLE, installed=()),
-                    packages={"installed": {"linux-image-generic": "1"}}, **more)  # fmt: skip
-
-    return make
+def ubuntu(**more):
+    return host("ubuntu24.04-rtx4090-open", driver=None, dkms=(), kernel=kernel(NOBLE, installed=()),
+                packages={"installed": {"linux-image-generic": "1"}}, **more)  # fmt: skip
 
 
-@pytest.fixture
-def red_hat(host):
-    def make(version="9.6", release=RHEL, *, secure_boot=False, **installed):
-        system = {"id": "rhel", "version_id": version, "name": "Red Hat Enterprise Linux"}
-        return host("rocky9-a100-open", driver=None, dkms=(), os=system, kernel=kernel(release, installed=()),
-                    packages={"installed": installed, "sources": ()}, secure_boot=secure_boot)  # fmt: skip
-
-    return make
+def red_hat(version="9.6", release=RHEL, *, secure_boot=False, **installed):
+    system = {"id": "rhel", "version_id": version, "name": "Red Hat Enterprise Linux"}
+    return host("rocky9-a100-open", driver=None, dkms=(), os=system, kernel=kernel(release, installed=()),
+                packages={"installed": installed, "sources": ()}, secure_boot=secure_boot)  # fmt: skip
 
 
 def on_el(*more):
@@ -66,12 +58,8 @@ PLUGIN = ("dnf-plugin-nvidia", "2.3-1.el9")
 BUILT = on_el(PRECOMPILED, PLUGIN)
 
 
-@pytest.fixture
-def planned(planner):
-    def make(facts, offered, **wishes):
-        return planner.second(facts, asked("driver", **wishes), offered).plan
-
-    return make
+def planned(facts, offered, **wishes):
+    return planner.second(facts, asked("driver", **wishes), offered).plan
 
 
 def names(plan):
@@ -89,7 +77,7 @@ def why(plan):
     return next(reason.text for reason in plan.reasons if reason.rule == "module-built")
 
 
-def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel(planned, ubuntu):
+def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel():
     plan = planned(ubuntu(), ARCHIVE, source="distro")
     assert names(plan)[:2] == [f"linux-modules-nvidia-580-server-open-{NOBLE}", FOLLOWER]
     assert plan.variables.gpu_packages_prerequisites == ()
@@ -106,9 +94,7 @@ def test_ubuntus_archive_gives_signed_modules_and_what_follows_the_kernel(planne
         (NO_FOLLOWER, {}, "next kernel"),  # which would not have them
     ],
 )
-def test_dkms_is_taken_where_it_is_asked_for_or_no_modules_are_there_and_the_signed_ones_go(
-    planned, ubuntu, offered, wish, because
-):
+def test_dkms_is_taken_where_it_is_asked_for_or_no_modules_are_there_and_the_signed_ones_go(offered, wish, because):
     plan = planned(ubuntu(), offered, source="distro", **wish)
     assert names(plan)[0] == SOURCE[0]
     assert f"linux-headers-{NOBLE}" in [package.name for package in plan.variables.gpu_packages_prerequisites]
@@ -116,12 +102,12 @@ def test_dkms_is_taken_where_it_is_asked_for_or_no_modules_are_there_and_the_sig
     assert because in why(plan)
 
 
-def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for(planned, ubuntu):
+def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for():
     found = refusal(planned(ubuntu(), ANOTHER_KERNELS, source="distro", module="prebuilt"))
     assert (NOBLE in found.message, found.exit) == (True, 5)
 
 
-def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held(planned, ubuntu):
+def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held():
     plan = planned(ubuntu(), NO_FOLLOWER, source="distro", module="prebuilt")
     assert names(plan)[0].startswith("linux-modules-nvidia-580-server-open-6")
     assert "linux-image*" in plan.variables.gpu_packages_hold
@@ -129,14 +115,14 @@ def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held(plan
 
 
 @pytest.mark.parametrize("source", ["distro", "nvidia"])
-def test_debian_has_none_and_says_so_before_anything_is_touched(planner, planned, host, debian12_archive, source):
+def test_debian_has_none_and_says_so_before_anything_is_touched(source):
     facts = host("debian12-t4-open", driver=None, dkms=())
     assert "no publisher makes them" in refusal(planned(facts, debian12_archive, source=source, module="prebuilt")).note
     first = planner.first(facts, asked("driver", source=source, module="prebuilt"))
     assert first.stage == "final", "no repository is asked for what cannot be"
 
 
-def test_rhels_precompiled_modules_come_by_their_stream(planner, planned, red_hat):
+def test_rhels_precompiled_modules_come_by_their_stream():
     ask = planner.first(red_hat(), asked("driver", module="prebuilt")).ask
     assert ask.gpu_repo_sources[0].module_hotfixes, "what other streams hide must be seen"
     assert "kmod-nvidia-*-5.14.0-570.12.1" in ask.gpu_preflight_candidates
@@ -150,25 +136,23 @@ def test_rhels_precompiled_modules_come_by_their_stream(planner, planned, red_ha
     assert "kernel-core*" in without_plugin.variables.gpu_packages_hold
 
 
-def test_dkms_stays_the_way_on_rhel_where_nothing_is_asked(planned, red_hat):
+def test_dkms_stays_the_way_on_rhel_where_nothing_is_asked():
     assert names(planned(red_hat(), BUILT))[0] == "kmod-nvidia-open-dkms"
 
 
-def test_secure_boot_does_not_take_what_nvidia_signed_and_rebuilds_of_rhel_have_kernels_of_their_own(
-    planned, red_hat, host
-):
+def test_secure_boot_does_not_take_what_nvidia_signed_and_rebuilds_of_rhel_have_kernels_of_their_own():
     found = refusal(planned(red_hat(secure_boot=True), BUILT, module="prebuilt"), "GS-351")
     assert "signed by NVIDIA" in found.message
     refusal(planned(host("rocky9-a100-open", driver=None, dkms=()), on_el(PRECOMPILED), module="prebuilt"))
 
 
-def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay(planned, red_hat):
+def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay():
     older = {"kmod-nvidia-570.211.01-5.14.0-570.12.1": "1", "kmod-nvidia-580.142-5.14.0-503.11.1": "1"}
     assert planned(red_hat(**older), BUILT, module="prebuilt").removals == ("kmod-nvidia-570.211.01-5.14.0-570.12.1",)
     assert set(planned(red_hat(**older), BUILT, module="dkms").removals) == set(older)
 
 
-def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes(planned, red_hat):
+def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes():
     facts, kmod = (
         red_hat("10.1", "6.12.0-124.8.1.el10_1.x86_64", secure_boot=True),
         "kmod-nvidia-open-580.142-6.12.0-124.8.1",
@@ -181,7 +165,7 @@ def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes(planned, red
     assert chosen.variables.gpu_repo_enable == ("rhel-10-for-x86_64-extensions-rpms",)
 
 
-def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack(planned, red_hat):
+def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack():
     def suse(release="6.4.0-150600.23.47-default"):
         system = {"id": "sles", "version_id": "15.6", "name": "SLES", "family": "suse"}
         return changed(red_hat(), os=system, kernel=kernel(release), packages={"manager": "zypper"})
@@ -204,14 +188,14 @@ def test_a_flavour_is_no_way_and_is_said_so():
 
 
 @pytest.mark.parametrize(("module", "stage"), [("auto", "final"), ("dkms", "final"), ("prebuilt", "offers")])
-def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(planner, host, module, stage):
+def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(module, stage):
     facts = host("ubuntu24.04-h200-keep")
     version, release = facts.kernel.target.nvidia.version, facts.kernel.next
     built = DkmsModule(module="nvidia", version=version, kernel=release, arch="x86_64", state="installed")
     assert planner.first(changed(facts, dkms=(built,)), asked("driver", source="distro", module=module)).stage == stage
 
 
-def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted(planner, planned, ubuntu, host):
+def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted():
     facts = ubuntu(nouveau=host("ubuntu24.04-h200-keep").nouveau)
     idle, never = (planned(facts, ARCHIVE, source="distro", **wish) for wish in ({}, {"reload": "never"}))
     assert [action.id for action in idle.actions if action.reboot] == ["module-load"]
@@ -250,7 +234,7 @@ def test_resolve_plan_and_doctor_say_the_same(machine, device, architecture):
     assert any(said in ruled.text for ruled in found.ruled)
 
 
-def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(machine, planner):
+def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(machine):
     """It used to be called unchanged: the version is right, the flavour cannot drive the GPU."""
     look = machine()
     wishes = asked(f"driver=={look.facts.driver.version}")

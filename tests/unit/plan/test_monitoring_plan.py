@@ -10,6 +10,7 @@ from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 from tests.hosts.machines import changed
 from tests.refusals import refused
+from tests.unit.plan.conftest import host, nvidia_debian, nvidia_ubuntu, planner
 
 H200, RTX, V100 = "ubuntu24.04-h200-keep", "ubuntu24.04-rtx4090-open", "debian12-v100-proprietary"
 NODE, NODE_VERSION = "prometheus-node-exporter", "1.5.0-1+b6"
@@ -33,20 +34,16 @@ def with_packages(facts, installed, **parts):
     return changed(facts, packages={"installed": facts.packages.installed | installed}, **parts)
 
 
-@pytest.fixture
-def plan(host, planner, nvidia_ubuntu):
-    def make(name, monitoring="auto", *, installed=(), facts=None, offers=(), **more):
-        facts = facts or with_packages(host(name), dict(installed))
-        return planner.second(facts, Settings(monitoring=monitoring, **more), offered(nvidia_ubuntu, offers)).plan
-
-    return make
+def plan(name, monitoring="auto", *, installed=(), facts=None, offers=(), **more):
+    facts = facts or with_packages(host(name), dict(installed))
+    return planner.second(facts, Settings(monitoring=monitoring, **more), offered(nvidia_ubuntu, offers)).plan
 
 
 def names(plan):
     return {item.name: item.version for item in plan.variables.gpu_monitoring_packages}
 
 
-def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan):
+def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered():
     """An exporter is offered that was made for a DCGM that is not."""
     found = plan(H200)
     assert found.refusals == ()
@@ -61,13 +58,13 @@ def test_data_centre_gpus_get_the_newest_pair_of_which_all_is_offered(plan):
 
 
 @pytest.mark.parametrize("monitoring", ["auto", "none"])
-def test_what_exports_is_looked_for_with_the_rest(host, planner, monitoring):
+def test_what_exports_is_looked_for_with_the_rest(monitoring):
     ask = planner.first(host(RTX, driver=None), Settings(monitoring=monitoring)).ask
     looked_for = {CORE, EXPORTER, NODE, f"{DCGM}-4-cuda*"}
     assert looked_for & set(ask.gpu_preflight_candidates) == (looked_for if monitoring == "auto" else set())
 
 
-def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan):
+def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates():
     found = plan(RTX)
     assert (names(found), NODE in found.holds) == ({NODE: ""}, False)
     variables = found.variables
@@ -77,32 +74,32 @@ def test_other_gpus_get_a_textfile_whose_exporter_keeps_up_with_updates(plan):
     assert "not for GeForce RTX 4090" in why
 
 
-def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda(host, planner, nvidia_debian):
+def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda():
     found = planner.second(host(V100, driver=None), Settings(monitoring="dcgm"), offered(nvidia_debian)).plan
     assert (found.stack.driver.branch, f"{DCGM}-4-cuda12" in names(found)) == ("580", True)
 
 
-def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed(plan):
+def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed():
     older = {CORE: "1:4.5.3-1", f"{DCGM}-4-cuda13": "1:4.5.3-1", EXPORTER: "4.8.2-1"}
     assert names(plan(H200, installed=older))[EXPORTER] == "4.8.2-1"
     assert names(plan(H200, installed=older, upgrade=True))[EXPORTER] == "4.8.3-1"
 
 
-def test_dcgm_3_is_refused_with_what_to_do(plan):
+def test_dcgm_3_is_refused_with_what_to_do():
     for monitoring in ("auto", "dcgm"):
         with refused(PreflightError, "GS-366", hint=f"apt-get remove {DCGM};"):
             plan(H200, monitoring, installed={DCGM: "1:3.3.9"})
     assert names(plan(H200, "textfile", installed={DCGM: "1:3.3.9"})) == {NODE: ""}
 
 
-def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused(plan):
+def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused():
     lacking = {EXPORTER: "9.9.9-1"}
     assert plan(H200, offers=lacking).variables.gpu_monitoring_exporter == "textfile"
     with refused(PreflightError, "GS-361", note="exporter: 9.9.9"):
         plan(H200, "dcgm", offers=lacking)
 
 
-def test_an_exporter_that_no_repository_has_is_refused(plan):
+def test_an_exporter_that_no_repository_has_is_refused():
     with refused(PreflightError, "GS-361", hint="gpusetup_extra_sources"):
         plan(RTX, "nvidia_gpu_exporter")
     own = plan(RTX, "nvidia_gpu_exporter", offers={"nvidia-gpu-exporter": "1.9.1"})
@@ -111,7 +108,7 @@ def test_an_exporter_that_no_repository_has_is_refused(plan):
         plan(RTX, "textfile", offers={NODE: ""})
 
 
-def test_a_node_exporter_of_somebody_else_stays_as_it_is(plan):
+def test_a_node_exporter_of_somebody_else_stays_as_it_is():
     found = plan(RTX, installed={NODE: NODE_VERSION})
     assert (names(found), found.variables.gpu_monitoring_listen) == ({}, "")
     assert found.variables.gpu_monitoring_folder == "/var/lib/prometheus/node-exporter"
@@ -129,12 +126,12 @@ def test_a_node_exporter_of_somebody_else_stays_as_it_is(plan):
         ({**SECRETS, "monitoring_key": ""}, "monitoring_key is"),
     ],
 )
-def test_what_others_can_reach_needs_tls_and_a_password(plan, more, lacks):
+def test_what_others_can_reach_needs_tls_and_a_password(more, lacks):
     with refused(PreflightError, "GS-364", message=lacks, hint="htpasswd -B"):
         plan(H200, "dcgm", **more)
 
 
-def test_secrets_reach_the_role_as_paths_alone(plan):
+def test_secrets_reach_the_role_as_paths_alone():
     variables = plan(H200, "dcgm", monitoring_listen="0.0.0.0:9400", **SECRETS).variables
     assert variables.gpu_monitoring_passwords == SECRETS["monitoring_passwords"]
     assert variables.gpu_monitoring_key == SECRETS["monitoring_key"]
@@ -150,7 +147,7 @@ def todo(plan):
     return [action.what for action in plan.actions if action.kind == "monitoring"]
 
 
-def test_what_is_no_longer_asked_for_goes_and_is_not_on_record(plan, host):
+def test_what_is_no_longer_asked_for_goes_and_is_not_on_record():
     gone = plan(RTX, "none", facts=recorded(host(RTX), plan(RTX)))
     assert (gone.variables.gpu_monitoring_exporter, todo(gone)) == ("none", ["no longer textfile"])
     assert NODE in gone.removals
@@ -158,14 +155,14 @@ def test_what_is_no_longer_asked_for_goes_and_is_not_on_record(plan, host):
     assert plan(RTX, "none").variables.gpu_monitoring_exporter is msgspec.UNSET
 
 
-def test_another_exporter_takes_the_place_of_the_first(plan, host):
+def test_another_exporter_takes_the_place_of_the_first():
     after = recorded(host(H200), plan(H200, "textfile"))
     other, again = plan(H200, "dcgm", facts=after), plan(H200, "textfile", facts=after)
     assert (NODE in other.removals, NODE in names(other)) == (True, False)
     assert (NODE in again.removals, todo(again)) == (False, [])
 
 
-def test_the_record_repeats_what_was_chosen(planner, plan, host):
+def test_the_record_repeats_what_was_chosen():
     """A rollback goes to what was there, whatever the inventory asks for today."""
     first = plan(H200)
     after = recorded(host(H200), first)

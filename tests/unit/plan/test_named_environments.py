@@ -22,7 +22,7 @@ from gpusetup.versions import nv
 from tests.hosts.machines import changed, machine
 from tests.records import record
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, asked, resolved
+from tests.unit.plan.conftest import answer, asked, host, planner, resolved
 
 TWO = {"serve": ["vllm==0.19.*"], "train": ["torch==2.14.*"]}
 read = PYTHON.settings["environments"]
@@ -33,9 +33,7 @@ def settings(named=TWO, **about):
     return settings_for(read_level({"environments": named, **about}, "here"), {}, {}, wishes)
 
 
-@pytest.fixture
-def facts(host):
-    return host("ubuntu24.04-h200-keep")
+facts = host("ubuntu24.04-h200-keep")
 
 
 def made(planner, facts, wish):
@@ -75,7 +73,7 @@ def test_requirements_are_read_by_the_parser_of_the_command_line():
     assert read("", "x") == ()
 
 
-def test_each_is_made_beside_the_default_with_a_reason(planner, facts):
+def test_each_is_made_beside_the_default_with_a_reason():
     plan = planner.first(facts, settings()).plan
     assert plan.state == "change", plan.refusals
     told = {item.name: item for item in plan.variables.gpu_python_environments or ()}
@@ -98,11 +96,11 @@ def test_each_is_made_beside_the_default_with_a_reason(planner, facts):
         ({"serve": TWO["serve"]}, {"python-gone-opt-gpusetup-train": "gpusetup_environments no longer lists it"}),
     ],
 )  # fmt: skip
-def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(planner, facts, named, todo):
+def test_a_second_run_finds_nothing_and_a_change_of_one_leaves_the_other(named, todo):
     assert python_actions(planner, made(planner, facts, settings()), settings(named)) == todo
 
 
-def test_one_that_was_damaged_is_made_again(planner, facts):
+def test_one_that_was_damaged_is_made_again():
     after = made(planner, facts, settings())
     first, *others = after.state.expect.environments
     damaged = changed(after, state={"expect": {"environments": (changed(first, now="missing"), *others)}})
@@ -111,7 +109,7 @@ def test_one_that_was_damaged_is_made_again(planner, facts):
     }
 
 
-def test_the_default_environment_is_as_without_them(planner, facts):
+def test_the_default_environment_is_as_without_them():
     wish = settings_for({}, {}, {}, parse_requirements(["torch==2.14.*"]))
     named = changed(wish, environments=settings().environments)
     alone, beside = (planner.first(facts, item).plan.variables for item in (wish, named))
@@ -120,7 +118,7 @@ def test_the_default_environment_is_as_without_them(planner, facts):
     assert alone.gpu_python_environments is msgspec.UNSET
 
 
-def test_a_driver_that_one_of_them_cannot_have_names_that_one(planner, facts):
+def test_a_driver_that_one_of_them_cannot_have_names_that_one():
     plan = planner.first(facts, settings({"old": ["vllm==0.19.*"], "new": ["torch==2.15.*"]}, driver="570.*")).plan
     (refusal,) = plan.refusals
     assert refusal.message.startswith("environment new:")
@@ -145,7 +143,7 @@ class _Chooser:
         return changed(self.known, stack={"driver": driver})
 
 
-def test_of_several_drivers_the_newest_serves_all_or_they_are_refused_by_name(planner, facts):
+def test_of_several_drivers_the_newest_serves_all_or_they_are_refused_by_name():
     wish = settings()
     base = request_for(facts, wish)
     chooser = _Chooser(planner, facts, strict=False)
@@ -157,7 +155,7 @@ def test_of_several_drivers_the_newest_serves_all_or_they_are_refused_by_name(pl
     assert "environment serve: no stack fits" in caught.value.note
 
 
-def test_a_rollback_goes_back_to_other_environments_and_removal_names_them(planner, facts):
+def test_a_rollback_goes_back_to_other_environments_and_removal_names_them():
     applies = []
     for number, named in enumerate((TWO, {"serve": TWO["serve"]})):
         lock = msgspec.to_builtins(planner.first(facts, settings(named)).plan.lock)
@@ -178,26 +176,17 @@ def wishes(*texts, **fields):
     return asked(*texts, cuda_from="wheels", **fields)
 
 
-@pytest.fixture(scope="session")
-def rocky():
-    return machine("rocky9-a100-open", firmware={"uefi": False}, secure_boot=False)
+rocky = machine("rocky9-a100-open", firmware={"uefi": False}, secure_boot=False)
 
 
-@pytest.fixture
-def second(planner, rocky):
+def second(wish, *pythons, facts=rocky):
     """Plan with repositories that have a driver for every row, and packages of these Pythons."""
-
-    def make(wish, *pythons, facts=rocky):
-        newest = resolved(gpus=("a100",), os=rocky.os.label).stack.driver.version
-        rows = [(name, newest) for name in NAMES]
-        rows += [
-            (f"python{version}{part}", new)
-            for version in pythons
-            for part, new in (("", f"{version}.7"), ("-pip", "23.2"))
-        ]
-        return planner.second(facts, wish, answer([], *((name, f"{version}-1.el9") for name, version in rows))).plan
-
-    return make
+    newest = resolved(gpus=("a100",), os=rocky.os.label).stack.driver.version
+    rows = [(name, newest) for name in NAMES]
+    rows += [
+        (f"python{version}{part}", new) for version in pythons for part, new in (("", f"{version}.7"), ("-pip", "23.2"))
+    ]
+    return planner.second(facts, wish, answer([], *((name, f"{version}-1.el9") for name, version in rows))).plan
 
 
 def stack(*texts, **fields):
@@ -208,13 +197,13 @@ def beside(facts, *more):
     return changed(facts, pythons=(*facts.pythons, *more))
 
 
-def test_the_repositories_are_asked_for_the_distributions_pythons(planner, rocky):
+def test_the_repositories_are_asked_for_the_distributions_pythons():
     draft = planner.first(rocky, wishes("torch"))
     assert draft.stage == "offers"
     assert {"python3.12", "python3.12-pip", "python3.11"} <= set(draft.ask.gpu_preflight_candidates)
 
 
-def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(planner, rocky, second):
+def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment():
     plan = second(wishes("torch"), "3.12", "3.11")
     assert plan.state == "change", plan.refusals
     assert plan.variables.gpu_python_interpreter == "/usr/bin/python3.12"
@@ -229,14 +218,14 @@ def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(
     assert again.variables.gpu_python_interpreter == "/usr/bin/python3.12", "planned from its record"
 
 
-def test_only_pythons_that_the_repositories_have_count(second):
+def test_only_pythons_that_the_repositories_have_count():
     eleven, none = second(wishes("torch"), "3.11"), second(wishes("torch"))
     assert eleven.variables.gpu_python_interpreter == "/usr/bin/python3.11"
     assert (none.variables.gpu_python_interpreter, none.stack.python.version) == ("", "3.9")
     assert nv(eleven.stack.torch.version) > nv(none.stack.torch.version)
 
 
-def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner, rocky, second):
+def test_a_python_that_is_nowhere_is_refused_with_the_way_out():
     note, hint = "it packages 3.12, 3.11", "uv python install 3.13"
     with refused(PreflightError, "GS-334", note=note, hint=hint):
         planner.first(rocky, wishes("torch", "python==3.13"))
@@ -245,14 +234,14 @@ def test_a_python_that_is_nowhere_is_refused_with_the_way_out(planner, rocky, se
     assert plan.variables.gpu_python_interpreter == named.path
 
 
-def test_a_named_interpreter_decides_the_stack(rocky, second):
+def test_a_named_interpreter_decides_the_stack():
     named = Python(path="/opt/python/bin/python3.11", version="3.11", ensurepip=True)
     plan = second(wishes("torch", python_interpreter=named.path), "3.12", facts=beside(rocky, named))
     assert (plan.variables.gpu_python_interpreter, plan.stack.python.version) == (named.path, "3.11")
     assert "python3.12" not in str(plan.variables.gpu_packages_prerequisites)
 
 
-def test_an_environment_of_another_python_is_made_anew(planner, rocky, second):
+def test_an_environment_of_another_python_is_made_anew():
     plan = second(wishes("torch"), "3.12")
     pin = next(line for line in plan.variables.gpu_python_requirements if line.startswith("torch=="))
     packages = {"torch": pin.partition("==")[2]}
@@ -262,7 +251,7 @@ def test_an_environment_of_another_python_is_made_anew(planner, rocky, second):
         assert ("python-packages" in [action.id for action in actions]) is wanted
 
 
-def test_a_host_of_an_unknown_distribution_tells_its_python_itself(host):
+def test_a_host_of_an_unknown_distribution_tells_its_python_itself():
     kylin = host("rocky9-a100-open", os={"id": "kylin", "version_id": "V11"})
     assert pythons_of(kylin, Settings(), None, Offers(None)) == ("3.9",)
     assert pythons_of(changed(kylin, pythons=()), Settings(), None, Offers(None)) is None

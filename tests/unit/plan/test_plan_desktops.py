@@ -21,7 +21,7 @@ from tests.lab.repository import catalog
 from tests.records import lock_of
 from tests.refusals import refused
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import answer, asked, changes
+from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 WISH = DesktopsWish(users=("alice", "bob"))
 
@@ -29,15 +29,8 @@ WISH = DesktopsWish(users=("alice", "bob"))
 RTX = "ubuntu24.04-rtx4090-open"
 SHARED = {"listen": "0.0.0.0", "certificate": "/etc/a.crt", "key": "/etc/a.key", "group": "vglusers"}
 DISTRIBUTION = [
-    "novnc",
-    "websockify",
-    "mesa-utils",
-    "xauth",
-    "tigervnc-standalone-server",
-    "tigervnc-tools",
-    "openbox",
-    "xterm",
-]
+    "novnc", "websockify", "mesa-utils", "xauth", "tigervnc-standalone-server", "tigervnc-tools", "openbox", "xterm",
+]  # fmt: skip
 UNIT = "gpusetup-desktop-of-alice.service"
 
 
@@ -67,21 +60,17 @@ def test_what_cannot_be_a_desktop_is_refused(value, hint):
         wish(value)
 
 
-@pytest.fixture
-def planned(host, planner):
-    def make(*offered, **more):
-        offers = answer(catalog.ubuntu(), *((name, "1.0") for name in (*DISTRIBUTION, *offered)))
-        settings = asked("driver", desktops=changed(WISH, **more))
-        return planner.second(host(RTX, driver=None), settings, offers).plan
-
-    return make
+def planned(*offered, **more):
+    offers = answer(catalog.ubuntu(), *((name, "1.0") for name in (*DISTRIBUTION, *offered)))
+    settings = asked("driver", desktops=changed(WISH, **more))
+    return planner.second(host(RTX, driver=None), settings, offers).plan
 
 
 def names(plan):
     return [package.name for package in plan.variables.gpu_desktop_packages]
 
 
-def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(planned):
+def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server():
     plan = planned("virtualgl")
     assert (plan.refusals, names(plan)) == ((), ["virtualgl", *DISTRIBUTION])
     drawing = [package for package in plan.variables.gpu_driver_packages if package.name.startswith("libnvidia-gl")]
@@ -95,14 +84,14 @@ def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(
     assert not any("half of this driver" in text for text in plan.warnings)
 
 
-def test_turbovnc_is_taken_where_a_repository_has_it(planned):
+def test_turbovnc_is_taken_where_a_repository_has_it():
     plan = planned("virtualgl", "turbovnc", "startxfce4", session="startxfce4")
     assert names(plan) == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
     (packages,) = (action for action in plan.actions if action.id == "install-desktops")
     assert packages.why == "VNC by TurboVNC, which a repository here has"
 
 
-def test_a_repository_without_virtualgl_and_other_package_managers_are_refused(host, planned):
+def test_a_repository_without_virtualgl_and_other_package_managers_are_refused():
     with refused(PreflightError, "GS-387", message="needs virtualgl, which", hint="gpusetup_extra_sources"):
         planned()
     settings = Settings(desktops=WISH)
@@ -122,7 +111,7 @@ def recorded(facts, active="active"):
     return changed(facts, state=record, services={**facts.services, UNIT: service})
 
 
-def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host):
+def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told():
     facts = host(RTX)
     assert changes(DESKTOPS, facts) == changes(DESKTOPS, recorded(facts), WISH) == []
     inactive = recorded(facts, active="inactive")
@@ -136,7 +125,7 @@ def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host)
     assert group.what == "only the group vglusers may use the GPUs (/dev/nvidia*, /dev/dri)"
 
 
-def test_what_is_no_longer_asked_for_goes_with_its_packages(host):
+def test_what_is_no_longer_asked_for_goes_with_its_packages():
     facts = recorded(host(RTX))
     (action,) = changes(DESKTOPS, facts)
     assert action.what == "no desktops for alice, bob: their programs end"

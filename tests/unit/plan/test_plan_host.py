@@ -14,7 +14,18 @@ from gpusetup.plan.actions import _repositories
 from gpusetup.plan.preflight import host_refusals
 from gpusetup.versions import nv
 from tests.hosts.machines import changed, machine
-from tests.unit.plan.conftest import DRIVER, answer, asked, drafted
+from tests.unit.plan.conftest import (
+    DRIVER,
+    answer,
+    asked,
+    debian12_archive,
+    debian13_archive,
+    drafted,
+    host,
+    nvidia_debian,
+    nvidia_ubuntu,
+    planner,
+)
 
 DISTRO = changed(DRIVER, source="distro")
 NEWEST = asked("driver==580.178.04")
@@ -46,20 +57,20 @@ def refusal(plan, reference=None):
     return found
 
 
-def test_nothing_to_do_without_a_gpu(planner, host):
+def test_nothing_to_do_without_a_gpu():
     plan = planner.first(host("debian12-none-nothing"), Settings()).plan
     assert (plan.state, plan.actions, plan.refusals) == ("nothing-to-do", (), ())
     assert "no NVIDIA GPU" in plan.now
 
 
-def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
+def test_a_working_driver_is_kept_and_nothing_is_asked():
     draft = planner.first(host("ubuntu24.04-h200-keep"), DRIVER)
     assert (draft.stage, draft.plan.state, draft.plan.stack.driver.installed) == ("final", "unchanged", True)
     assert "H200" in draft.plan.now
     assert draft.plan.variables.gpu_driver_packages is UNSET
 
 
-def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked(planner, host, debian12_archive):
+def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked():
     cloud = {"machine_type": "g4dn.metal", "events": (CloudEvent(what="reboot"),)}
     facts = changed(T4, virtualisation=cloud, simulated=False)
     plan = planned(planner, facts, DISTRO, debian12_archive)
@@ -72,7 +83,7 @@ def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked(planner,
     assert planner.first(host("ubuntu24.04-h200-keep", virtualisation=cloud), DRIVER).plan.state == "unchanged"
 
 
-def test_debians_candidates_decide_the_flavour(planner, debian12_archive):
+def test_debians_candidates_decide_the_flavour():
     plan = planned(planner, T4, DISTRO, debian12_archive)
     assert (plan.stack.driver.version, plan.stack.driver.module) == ("535.309.01", "proprietary")
     assert names(plan)[0] == "nvidia-kernel-dkms"
@@ -80,7 +91,7 @@ def test_debians_candidates_decide_the_flavour(planner, debian12_archive):
     assert any("535.261.03" in text for text in plan.warnings), plan.warnings
 
 
-def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, debian12_archive):
+def test_what_an_earlier_apply_added_to_the_sources_stays_there():
     uri, folder = "http://deb.debian.org/debian", "/etc/apt/sources.list"
     own = Source(file=folder, uri=uri, suites=("bookworm",), components=("main",))
     added = changed(own, file=f"{folder}.d/gpusetup-bookworm.sources", components=("contrib", "non-free"))
@@ -90,23 +101,18 @@ def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, debian1
         assert (source.name, source.components) == ("gpusetup-bookworm", ("contrib", "non-free", "non-free-firmware"))
 
 
-def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner):
+def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
     tesla = ("nvidia-tesla-535-kernel-dkms", "libnvidia-tesla-535-cuda1", "nvidia-tesla-535-smi")
     offers = answer([], *((name, "535.274.02-1") for name in tesla), ("nvidia-persistenced", "550.163.01-1"))
     plan = planned(planner, T4, DISTRO, offers)
     assert (set(names(plan)), plan.variables.gpu_persistence_services) == (set(tesla), ())
 
 
-def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner):
+def test_another_series_of_debian_takes_the_place_of_the_installed_one():
     """Side by side the newer one's libraries would be in force, with a module of the older one."""
     plain = [
-        "nvidia-kernel-dkms",
-        "libcuda1",
-        "nvidia-smi",
-        "nvidia-alternative",
-        "libnvidia-ml1",
-        "firmware-nvidia-gsp",
-    ]
+        "nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "libnvidia-ml1", "firmware-nvidia-gsp",
+    ]  # fmt: skip
     old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")
     facts = with_installed(T4, dict.fromkeys(plain, "535.309.01-0+deb12u1"))
     plan = planned(planner, facts, DISTRO, answer([], *((name, "470.256.02-1~deb12u1") for name in old)))
@@ -115,7 +121,7 @@ def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner):
 
 
 @pytest.mark.parametrize(("wish", "series"), [("590.48.01", ""), ("580.142", "-580")])
-def test_on_ubuntu_another_series_goes_as_a_whole_and_the_desktop_stays(planner, nvidia_ubuntu, wish, series):
+def test_on_ubuntu_another_series_goes_as_a_whole_and_the_desktop_stays(wish, series):
     archive = (
         "libnvidia-compute-570-server", "nvidia-utils-570-server", "nvidia-kernel-common-570-server", "libnvidia-gl-570-server",
         "nvidia-headless-no-dkms-570-server-open", "linux-modules-nvidia-570-server-open-6.8.0-60-generic",
@@ -135,7 +141,7 @@ TRIXIE = changed(T4, os={"version_id": "13", "codename": "trixie", "name": "Debi
                  kernel={"next": "6.12.107+deb13-amd64"})  # fmt: skip
 
 
-def test_the_known_bad_pair_of_debian_13_is_refused(planner, debian13_archive):
+def test_the_known_bad_pair_of_debian_13_is_refused():
     plan = planned(planner, TRIXIE, DISTRO, debian13_archive)
     if plan.stack is not None and plan.state != "refused":
         assert plan.stack.driver.module == "proprietary"
@@ -147,7 +153,7 @@ def test_the_known_bad_pair_of_debian_13_is_refused(planner, debian13_archive):
 
 
 @pytest.mark.parametrize(("version", "references"), [("550.163.01-4~bpo13+1", []), ("550.163.01-2", ["GS-327"])])
-def test_the_mended_package_of_a_known_bad_pair_is_installed(planner, version, references):
+def test_the_mended_package_of_a_known_bad_pair_is_installed(version, references):
     """The pair is of one packaging, 550.163.01-2: what trixie-backports carries builds for the same kernel."""
     parts = ("nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")
     offers = answer([], *((name, version) for name in parts))
@@ -163,21 +169,21 @@ def test_the_mended_package_of_a_known_bad_pair_is_installed(planner, version, r
         ("debian12-t4-container-refused", "GS-322"),
     ],
 )
-def test_what_forbids_a_driver_is_said_before_anything(planner, host, nvidia_ubuntu, nvidia_debian, name, reference):
+def test_what_forbids_a_driver_is_said_before_anything(name, reference):
     facts = host(name)
     plan = planned(planner, facts, NEWEST, nvidia_debian if facts.os.id == "debian" else nvidia_ubuntu)
     assert (plan.state, reference in [found.reference for found in plan.refusals]) == ("refused", True)
     assert all(found.hint for found in plan.refusals)
 
 
-def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back(planner, host, nvidia_ubuntu):
+def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back():
     plan = planned(planner, host("ubuntu22.04-t4-runfile"), changed(NEWEST, replace=True), nvidia_ubuntu)
     assert (plan.refusals, plan.variables.gpu_driver_replace_runfile) == ((), True)
     runfile = next(action for action in plan.actions if action.id == "remove-runfile")
     assert "cannot be undone" in runfile.why
 
 
-def test_fabric_manager_only_where_switches_are(planner, host, nvidia_ubuntu):
+def test_fabric_manager_only_where_switches_are():
     switched = planned(planner, SWITCHED, NEWEST, nvidia_ubuntu).variables
     guest = planned(planner, host("ubuntu24.04-h200x8-keep", driver=None), NEWEST, nvidia_ubuntu).variables
     version = "580.178.04-0ubuntu1"
@@ -195,7 +201,7 @@ def test_fabric_manager_only_where_switches_are(planner, host, nvidia_ubuntu):
         ("595", "nvidia-dkms-open", "nvidia-fabricmanager", True),
     ],
 )
-def test_names_follow_the_branch(planner, nvidia_ubuntu, branch, dkms, fabric, pinned):
+def test_names_follow_the_branch(branch, dkms, fabric, pinned):
     plan = planned(planner, SWITCHED, asked(f"driver=={branch}.*"), nvidia_ubuntu)
     assert dkms in names(plan)
     assert plan.variables.gpu_fabric_packages[0].name == fabric
@@ -203,7 +209,7 @@ def test_names_follow_the_branch(planner, nvidia_ubuntu, branch, dkms, fabric, p
     assert found == ([0] if pinned else [])
 
 
-def test_volta_gets_proprietary_modules_and_no_branch_after_580(planner, host, nvidia_debian):
+def test_volta_gets_proprietary_modules_and_no_branch_after_580():
     plan = planned(planner, host("debian12-v100-proprietary", driver=None), DRIVER, nvidia_debian)
     assert plan.stack.driver.module == "proprietary"
     assert nv(plan.stack.driver.version).major <= 580
@@ -216,7 +222,7 @@ def only(answer, *leaving_out):
     )
 
 
-def test_libraries_are_ones_that_the_same_repository_really_has_and_python_comes_from_the_index(planner, nvidia_ubuntu):
+def test_libraries_are_ones_that_the_same_repository_really_has_and_python_comes_from_the_index():
     every = planned(planner, RTX, Settings(), nvidia_ubuntu)
     minor = ".".join(every.stack.cuda.version.split(".")[:2])
     newest = every.variables.gpu_cuda_packages[0].name
@@ -233,7 +239,7 @@ def test_libraries_are_ones_that_the_same_repository_really_has_and_python_comes
             assert package.version.startswith(getattr(plan.stack, group).version)
 
 
-def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels(planner, nvidia_ubuntu):
+def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels():
     plan = planned(planner, RTX, asked("cuda==12.8.0", "cupy"), nvidia_ubuntu)
     assert plan.stack.cuda.version.startswith("12.8.0")
     assert plan.variables.gpu_cuda_packages == ()
@@ -243,13 +249,13 @@ def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels(planner, n
     assert "gpusetup_cuda_from=wheels" in found.hint
 
 
-def test_a_library_without_package_or_python_is_refused(planner, nvidia_ubuntu):
+def test_a_library_without_package_or_python_is_refused():
     wish = asked("driver", "cuda", "nccl")
     assert planned(planner, RTX, wish, nvidia_ubuntu).state == "change"
     assert "nccl" in refusal(planned(planner, RTX, wish, only(nvidia_ubuntu, "libnccl")), "GS-333").message
 
 
-def test_debians_own_toolkit_decides_the_cuda(planner, debian12_archive):
+def test_debians_own_toolkit_decides_the_cuda():
     plan = planned(planner, T4, Settings(source="distro", cuda_from="packages"), debian12_archive)
     assert (plan.stack.cuda.version, plan.stack.cupy.package) == ("11.8.0", "cupy-cuda11x")
     assert plan.variables.gpu_cuda_packages == (
@@ -268,7 +274,7 @@ def test_debians_own_toolkit_decides_the_cuda(planner, debian12_archive):
     ],
 )
 def test_a_mirror_has_nvidias_layout_and_its_own_key_and_none_is_trusted_without_its_full_fingerprint(
-    planner, wish, uri, fingerprint
+    wish, uri, fingerprint
 ):
     (source,) = planner.first(RTX, changed(DRIVER, **wish)).ask.gpu_repo_sources
     assert source.uris == (f"{uri}/compute/cuda/repos/ubuntu2404/x86_64",)
@@ -278,12 +284,12 @@ def test_a_mirror_has_nvidias_layout_and_its_own_key_and_none_is_trusted_without
     )
 
 
-def test_no_stack_is_a_refusal_of_that_host_alone(planner, host):
+def test_no_stack_is_a_refusal_of_that_host_alone():
     plan = planner.first(host("debian12-gtx1080ti-proprietary"), asked("cuda==13.*")).plan
     assert refusal(plan).exit == 4
 
 
-def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps(planner, nvidia_ubuntu):
+def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps():
     facts = changed(RTX, secure_boot=True, firmware={"uefi": True, "signing_keys": ()})
     assert "mokutil --import" in refusal(planned(planner, facts, DRIVER, nvidia_ubuntu), "GS-326").hint
 
@@ -299,9 +305,7 @@ def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps(planner, nvid
         ("", "", None),  # the host looks at its DKMS before it changes anything
     ],
 )
-def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(
-    planner, nvidia_ubuntu, there, offered, too_old
-):
+def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(there, offered, too_old):
     installed = {name: text for name, text in RTX.packages.installed.items() if name != "dkms"}
     facts = changed(RTX, packages={"installed": installed | ({"dkms": there} if there else {})})
     offers = {"dkms": (Offer(version=offered),)} if offered else {}
@@ -313,7 +317,7 @@ def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(
         assert all(f"DKMS {too_old} " in message for message in found)
 
 
-def test_a_record_of_the_same_wish_is_kept_without_asking(planner, debian12_archive):
+def test_a_record_of_the_same_wish_is_kept_without_asking():
     plan = planned(planner, T4, DISTRO, debian12_archive)
     recorded = changed(T4, state=HostRecord(lock=plan.lock))
     again = planner.first(recorded, DISTRO)
@@ -321,13 +325,13 @@ def test_a_record_of_the_same_wish_is_kept_without_asking(planner, debian12_arch
     assert planner.first(recorded, changed(DISTRO, persistence=False)).stage == "offers"
 
 
-def test_the_previews_refusals_are_the_hosts(planner):
+def test_the_previews_refusals_are_the_hosts():
     finding = PreviewFinding(level="refuse", id="space", text="/ full", hint="make room", reference="GS-472")
     plan = planner.second(T4, DISTRO, Preview(findings=(finding,))).plan
     assert (plan.state, refusal(plan, "GS-472").exit) == ("refused", 5)
 
 
-def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, debian12_archive):
+def test_backports_that_the_host_uses_get_the_drivers_components_too():
     def sources_of(*more):
         facts = changed(T4, packages={"sources": (*T4.packages.sources, *more)})
         return planned(planner, facts, DISTRO, debian12_archive).variables.gpu_repo_sources
@@ -342,7 +346,7 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, de
     assert sources_of(more, written) == sources_of(more), "ours are not switched off again"
 
 
-def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(planner):
+def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out():
     facts = changed(ROCKY, os={"id": "rocky", "version_id": "10.1"})
     assert "CDF6BA43.pub" in refusal(planner.first(facts, DRIVER).plan, "GS-338").hint
     named = changed(DRIVER, source_fingerprints=("AB" * 20,), source_key="http://x/k.pub")
@@ -361,7 +365,7 @@ def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(pla
     ],
     ids=lambda wish: next(iter(wish)),
 )  # fmt: skip
-def test_what_comes_as_packages_is_refused_where_no_packages_are_known(planner, host, wish):
+def test_what_comes_as_packages_is_refused_where_no_packages_are_known(wish):
     facts = host("ubuntu24.04-h200-keep", os=ROCKY.os)  # whose own repositories have no driver
     settings = changed(DISTRO, **wish)
     assert [component.name for component in COMPONENTS if component.asks(settings)] == [*wish]
@@ -382,7 +386,7 @@ def test_a_host_without_room_to_look_at_packages_is_told_so_once(places, free, f
 EIGHT = "ubuntu24.04-h200x8-keep"
 
 
-def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched(planner, host):
+def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched():
     packages = {
         "cupy-cuda12x": "13.6.0", "torch": "2.8.0", "nvidia-cuda-runtime-cu12": "12.8.90",
         "nvidia-cudnn-cu12": "9.10.2.21",
@@ -403,14 +407,14 @@ def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched(planner, hos
         ((Python(path="/home/eve/bin/python", version="", ensurepip=False, changeable="/home/eve"),), "GS-337"),
     ],
 )
-def test_a_python_that_is_not_there_or_that_others_can_change_is_not_adopted(planner, host, there, reference):
+def test_a_python_that_is_not_there_or_that_others_can_change_is_not_adopted(there, reference):
     plan = planner.first(host(EIGHT, pythons=there), Settings(python_adopt="/home/eve/bin/python")).plan
     assert [refusal.reference for refusal in plan.refusals] == [reference]
     assert "/home/eve" in plan.refusals[0].message
 
 
 @pytest.mark.parametrize(("enabled", "todo"), [(None, True), ("enabled", False), ("disabled", True)])
-def test_a_service_that_is_enabled_needs_no_change(planner, nvidia_ubuntu, enabled, todo):
+def test_a_service_that_is_enabled_needs_no_change(enabled, todo):
     """Facts name services by what they are for; the unit is what counts, else every second run would work again."""
     unit = Service(unit="nvidia-fabricmanager.service", active="active", enabled=enabled or "")
     facts = changed(SWITCHED, services={"fabricmanager": unit} if enabled else {})
@@ -418,7 +422,7 @@ def test_a_service_that_is_enabled_needs_no_change(planner, nvidia_ubuntu, enabl
     assert ("service-nvidia-fabricmanager" in {action.id for action in plan.actions}) is todo
 
 
-def test_the_kernel_is_held_on_request_and_freed_again(planner, debian12_archive):
+def test_the_kernel_is_held_on_request_and_freed_again():
     def plan(wish, *held):
         state = HostRecord(holds=tuple(sorted(held))) if held else T4.state
         made = planned(planner, changed(facts, packages={"held": held}, state=state), wish, debian12_archive)
@@ -435,7 +439,7 @@ def test_the_kernel_is_held_on_request_and_freed_again(planner, debian12_archive
     assert "hold-release" not in plan(wish, *kernel)[1]
 
 
-def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, host, nvidia_ubuntu):
+def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too():
     """It works and fits, so it is kept; its packages, holds and pins stay those that were applied."""
     keep = host("ubuntu24.04-h200-keep")
     first = planned(planner, changed(keep, driver=None), DRIVER, nvidia_ubuntu)

@@ -15,7 +15,7 @@ from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed, machine
 from tests.lab.repository import catalog
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, asked, changes
+from tests.unit.plan.conftest import answer, asked, changes, host, nvidia_ubuntu, planner
 
 NODES = ("10.0.0.1", "10.0.0.2")
 
@@ -60,7 +60,7 @@ def planned(planner, offers):
     return planner.second(facts, asked("driver", imex=ImexWish(nodes=NODES)), offers).plan
 
 
-def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(planner, nvidia_ubuntu):
+def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes():
     newest = planned(planner, nvidia_ubuntu)
     assert (newest.refusals, newest.variables.gpu_fabric_services) == ((), ())
     (imex,) = newest.variables.gpu_fabric_packages
@@ -74,13 +74,13 @@ def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes(plan
     assert list(_notes(racks, ImexWish(nodes=NODES))) == [], "whose NVLink does"
 
 
-def test_a_repository_without_that_version_is_refused(planner):
+def test_a_repository_without_that_version_is_refused():
     others = [package for package in catalog.ubuntu() if "imex" not in package.name]
     with refused(PreflightError, "GS-376"):
         planned(planner, answer(others, ("nvidia-imex", "570.1.1-1")))
 
 
-def test_what_is_no_longer_asked_for_is_told_to_the_role(host):
+def test_what_is_no_longer_asked_for_is_told_to_the_role():
     facts = host("ubuntu24.04-rtx4090-open")
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
     assert (role_variables(facts, wanted).gpu_imex_channels, changes(IMEX, facts)) == (UNSET, [])
@@ -91,7 +91,7 @@ def test_what_is_no_longer_asked_for_is_told_to_the_role(host):
     assert action.what == "the IMEX domain as it was before"
 
 
-def test_beside_a_driver_of_somebody_else_it_is_held(host, planner):
+def test_beside_a_driver_of_somebody_else_it_is_held():
     facts, settings = host("ubuntu24.04-h200-keep"), asked("driver", imex=ImexWish(nodes=NODES[:1]))
     plan = planner.second(facts, settings, answer([], ("nvidia-imex", f"{facts.driver.version}-1"))).plan
     assert not plan.lock.wanted.manage_driver

@@ -18,7 +18,7 @@ from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import changes
+from tests.unit.plan.conftest import changes, host, nvidia_ubuntu, planner
 
 _HOST = "ubuntu24.04-h200x2-keep"
 
@@ -89,7 +89,7 @@ def test_what_is_no_layout_is_refused_with_an_example(value, hint):
         wishes(value)
 
 
-def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host):
+def test_every_gpu_gets_its_own_and_counts_come_from_the_table():
     found, notes = layouts(host(_HOST), {"all": "all-1g.18gb", "1": "all-balanced"})
     assert [[(item.profile, item.count) for item in one.instances] for one in found] == [
         [("1g.18gb", 7)], [("1g.18gb", 2), ("2g.35gb", 1), ("3g.71gb", 1)],
@@ -97,7 +97,7 @@ def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host):
     assert notes == ("the MIG profiles of H200 are not NVIDIA's own table: the GPU itself decides",)
 
 
-def test_the_gpu_s_own_table_decides_where_it_is_known(host):
+def test_the_gpu_s_own_table_decides_where_it_is_known():
     facts = cut(host(_HOST), mode="Disabled")
     assert layouts(facts, "all-1g.18gb")[1] == ()
     with pytest.raises(PreflightError, match=r"2 x 3g\.71gb, 1 x 1g\.18gb do not fit on one GPU") as caught:
@@ -117,32 +117,32 @@ def test_the_gpu_s_own_table_decides_where_it_is_known(host):
         ("ubuntu22.04-l4vgpu-grid", "all-1g.18gb", "580.159.04", "GS-371", "this host has vGPUs"),
     ],
 )
-def test_what_cannot_be_is_refused_in_the_plan(host, machine, value, driver, reference, says):
+def test_what_cannot_be_is_refused_in_the_plan(machine, value, driver, reference, says):
     with refused(PreflightError, reference, message=says):
         layouts(host(machine), value, driver)
 
 
-def test_a_plan_says_what_a_gpu_is_and_becomes(host):
+def test_a_plan_says_what_a_gpu_is_and_becomes():
     facts = cut(host(_HOST), "3g.71gb")
     (action,) = changes(MIG, facts, layouts(facts, {"0": "all-1g.18gb", "1": ["3g.71gb"]})[0])
     assert action.what.endswith(": 7 x 1g.18gb")
     assert (action.kind, action.why, action.reboot) == ("mig", "it is 1 x 3g.71gb", False)
 
 
-def test_ampere_may_need_a_reboot_for_its_mode(host):
+def test_ampere_may_need_a_reboot_for_its_mode():
     facts = host("rocky9-a100-open")
     actions = changes(MIG, facts, layouts(facts, "all-balanced")[0])
     assert {action.reboot and "cannot be reset" in action.why for action in actions} == {True}
 
 
-def test_what_is_no_longer_named_comes_back(host):
+def test_what_is_no_longer_named_comes_back():
     there = (RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),)
     (action,) = changes(MIG, recorded(cut(host(_HOST), "1g.18gb"), wanted=there))
     assert action.what.endswith(": off")
     assert "no longer names it" in action.why
 
 
-def test_a_layout_that_waits_for_the_boot_is_no_action_again(host):
+def test_a_layout_that_waits_for_the_boot_is_no_action_again():
     facts = host(_HOST)
     found, _notes = layouts(facts, {"0": ["3g.71gb"]})
     kept = recorded(facts, wanted=(RecordedInstance(profile="3g.71gb", compute=(), count=1),))
@@ -158,14 +158,14 @@ def test_a_layout_that_waits_for_the_boot_is_no_action_again(host):
         (("1g.18gb", "1g.18gb"), "Enabled", None, "", ""),
     ],
 )
-def test_somebody_else_s_layout_is_drift(host, instances, mode, pending, now, mend):
+def test_somebody_else_s_layout_is_drift(instances, mode, pending, now, mend):
     part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
     facts = recorded(cut(host(_HOST), *instances, mode=mode, pending=pending), wanted=(part, part))
     found = [(item.was, item.now, item.mend) for item in differences(facts) if item.id.startswith("mig-")]
     assert found == ([("2 x 1g.18gb", now, mend)] if now else [])
 
 
-def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host):
+def test_the_role_is_told_where_a_layout_is_wanted_or_on_record():
     facts = host(_HOST)
     wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
     assert role_variables(facts, wanted).gpu_mig_gpus is UNSET
@@ -173,7 +173,7 @@ def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host):
     assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
 
 
-def test_a_layout_on_record_is_of_gpus_at_other_addresses(planner, host, nvidia_ubuntu):
+def test_a_layout_on_record_is_of_gpus_at_other_addresses():
     facts, settings = host(_HOST), Settings(mig=wishes("all-1g.18gb"))
     lock = planner.second(facts, settings, nvidia_ubuntu).plan.lock
     gpus = tuple(changed(gpu, address=f"0001{gpu.address[4:]}") for gpu in facts.gpus)

@@ -18,7 +18,7 @@ from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, asked, changes
+from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 NEW, OLD = "6.8.0-60-generic", "5.15.0-100-generic"
 
@@ -67,13 +67,13 @@ def machine(host, kernel="6.8.0-60-generic", **changes):
         (NEW, None, "inbox", None, "", "there is no driver"),
     ],
 )
-def test_dma_buf_comes_before_nvidia_peermem(host, kernel, driver, stack, peer_memory, way, says):
+def test_dma_buf_comes_before_nvidia_peermem(kernel, driver, stack, peer_memory, way, says):
     facts = machine(host, kernel, rdma=Rdma(peer_memory=peer_memory))
     found = memory_way(facts, driver, "auto", stack, TABLE)
     assert (found.name, says in found.why) == (way, True), found.why
 
 
-def test_a_spark_has_none_of_it(host):
+def test_a_spark_has_none_of_it():
     facts = machine(host, gpus=(changed(machine(host).gpus[0], name="GB10"),))
     assert memory_way(facts, OPEN, "auto", "doca", TABLE).name == ""
     with refused(PreflightError, "GS-382", message="GB10 has no GPUDirect"):
@@ -88,7 +88,7 @@ def test_a_spark_has_none_of_it(host):
         ("nvidia-peermem", OPEN, "inbox", "use gpusetup_gpudirect=dma-buf"),
     ],
 )
-def test_a_way_that_is_asked_for_and_cannot_be_is_refused(host, asked, driver, stack, hint):
+def test_a_way_that_is_asked_for_and_cannot_be_is_refused(asked, driver, stack, hint):
     with refused(PreflightError, "GS-382", hint=hint):
         memory_way(machine(host), driver, asked, stack, TABLE)
 
@@ -105,7 +105,7 @@ def test_a_way_that_is_asked_for_and_cannot_be_is_refused(host, asked, driver, s
         (OLD, OPEN, "auto", False, "no repository here has nvidia-fs-dkms; no P2PDMA, as"),
     ],
 )
-def test_files_come_by_p2pdma_before_nvidia_fs(host, kernel, driver, wish, offered, way):
+def test_files_come_by_p2pdma_before_nvidia_fs(kernel, driver, wish, offered, way):
     if way in {"p2pdma", "nvidia-fs"}:
         assert storage_way(machine(host, kernel), driver, wish, offered, TABLE).name == way
         return
@@ -113,22 +113,18 @@ def test_files_come_by_p2pdma_before_nvidia_fs(host, kernel, driver, wish, offer
         storage_way(machine(host, kernel), driver, wish, offered, TABLE)
 
 
-def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma(host):
+def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma():
     without, gamers = machine(host, storage=Storage(p2pdma=False)), host("ubuntu24.04-rtx5090-open").gpus
     assert storage_way(without, OPEN, "auto", True, TABLE).name == "nvidia-fs"
     assert "and not " in storage_way(machine(host, gpus=gamers), OPEN, "auto", True, TABLE).why
 
 
-@pytest.fixture
-def planned(host, planner):
-    def make(offered=tuple(INBOX), facts=(), **wishes):
-        facts = host("ubuntu24.04-h200-keep", driver=None, **dict(facts))
-        return planner.second(facts, asked("driver", **wishes), answer(catalog.ubuntu(), *offered)).plan
-
-    return make
+def planned(offered=tuple(INBOX), facts=(), **wishes):
+    facts = host("ubuntu24.04-h200-keep", driver=None, **dict(facts))
+    return planner.second(facts, asked("driver", **wishes), answer(catalog.ubuntu(), *offered)).plan
 
 
-def test_a_plan_with_the_distribution_s_stack(planned):
+def test_a_plan_with_the_distribution_s_stack():
     plan = planned(rdma="inbox", ipoib=True)
     variables, names = plan.variables, [name for name, _version in INBOX]
     assert (plan.refusals, [package.name for package in variables.gpu_rdma_packages]) == ((), names)
@@ -143,14 +139,14 @@ def test_a_plan_with_the_distribution_s_stack(planned):
     assert not set(plan.holds) & set(names)  # their security updates must come
 
 
-def test_storage_by_p2pdma_takes_a_reboot(planned):
+def test_storage_by_p2pdma_takes_a_reboot():
     plan = planned((), gds="auto")
     actions = {action.id: action for action in plan.actions}
     assert (plan.variables.gpu_rdma_p2pdma, plan.variables.gpu_rdma_stack) == (True, "none")
     assert (actions["module-p2pdma"].reboot, "file-cufile" in actions) == (True, True)
 
 
-def test_gdrcopy_and_doca_come_from_where_the_site_has_them(planned):
+def test_gdrcopy_and_doca_come_from_where_the_site_has_them():
     names = ("gdrdrv-dkms", "libgdrapi", "doca-ofed", "nvidia-fs-dkms")
     plan = planned([(name, "2.5.1-1") for name in names], rdma="doca", gdrcopy=True, gds="nvidia-fs")
     assert {package.name for package in plan.variables.gpu_rdma_packages} >= set(names)
@@ -170,7 +166,7 @@ def test_gdrcopy_and_doca_come_from_where_the_site_has_them(planned):
          "GS-384", "mlnx-ofed-kernel-dkms 24.10"),  # two RDMA stacks
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_anything_is_touched(planned, wishes, reference, says):
+def test_what_cannot_be_is_refused_before_anything_is_touched(wishes, reference, says):
     with refused(PreflightError, reference, message=says):
         planned(**{"offered": (), **wishes})
 
@@ -181,7 +177,7 @@ def recorded(setup):
     return HostRecord(files={path: RecordedFile(sha256=digest) for path, digest in digests.items()})
 
 
-def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes(host):
+def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes():
     setup = GpuDirect(stack="inbox", memory="dma-buf", storage="p2pdma", modules=("ib_ipoib",))
     ready = Storage(p2pdma=True, multipath=False, registry=gpudirect.REGISTRY, use_pci_p2pdma=True)
     facts = host("ubuntu24.04-h200-keep", state=recorded(setup), storage=ready)

@@ -16,7 +16,7 @@ from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed, machine
 from tests.records import lock_of
 from tests.refusals import refused
-from tests.unit.plan.conftest import asked
+from tests.unit.plan.conftest import asked, host, nvidia_ubuntu, planner
 
 BOTH = Requirement(component="cuda", specifier="==12.9.*", beside=("==13.0.*",))
 WISH = Settings(requirements=(BOTH,))
@@ -24,14 +24,10 @@ ROOTS = tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor
 RTX = machine("ubuntu24.04-rtx4090-open", driver=None)
 
 
-@pytest.fixture
-def plan(planner, nvidia_ubuntu):
-    def make(facts, settings=WISH):
-        plan = planner.second(facts, settings, nvidia_ubuntu).plan
-        assert plan.refusals == ()
-        return plan
-
-    return make
+def plan(facts, settings=WISH):
+    plan = planner.second(facts, settings, nvidia_ubuntu).plan
+    assert plan.refusals == ()
+    return plan
 
 
 def applied(*brought):
@@ -41,7 +37,7 @@ def applied(*brought):
     )
 
 
-def test_each_has_its_package_and_its_place_and_the_first_is_the_default(plan):
+def test_each_has_its_package_and_its_place_and_the_first_is_the_default():
     made = plan(RTX)
     names = [package.name for package in made.variables.gpu_cuda_packages]
     assert names == ["cuda-toolkit-12-9", "cuda-toolkit-13-0"]
@@ -54,7 +50,7 @@ def test_each_has_its_package_and_its_place_and_the_first_is_the_default(plan):
     assert not [action for action in there.actions if action.id == "service-cuda-default"], "it is set already"
 
 
-def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other(plan):
+def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other():
     both = ("cuda-toolkit-12-9", "cuda-toolkit-13-0")
     more = ("libcublas-12-9", "libcublas-13-0", "cuda-toolkit-13-0-config-common", "libnccl2")
     variables = plan(applied(*both, *more), asked("cuda==12.9.*")).variables
@@ -64,7 +60,7 @@ def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other(plan):
     assert not set(both) & set(plan(applied(*both)).variables.gpu_packages_remove), "while both are asked for none goes"
 
 
-def test_one_that_went_may_come_again(plan, host):
+def test_one_that_went_may_come_again():
     """What a record says must go is not what a later wish asks for."""
     facts = host("ubuntu24.04-h200-keep")
     went = ("cuda-toolkit-13-0", "libcublas-13-0")
@@ -74,7 +70,7 @@ def test_one_that_went_may_come_again(plan, host):
     assert not set(went) & set(made.variables.gpu_packages_remove)
 
 
-def test_an_image_holds_one_toolkit_and_wheels_cannot_bring_several(planner, nvidia_ubuntu):
+def test_an_image_holds_one_toolkit_and_wheels_cannot_bring_several():
     request = Request(requirements=(BOTH,), gpus=("h100",), os="ubuntu24.04")
     lines, note = dockerfile(resolve(request, matrix()).stack, request, matrix())
     assert (lines, note) == ((), "an NVIDIA image holds one toolkit: ask for one CUDA")

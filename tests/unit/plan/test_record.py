@@ -21,7 +21,7 @@ from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed, machine
 from tests.records import record
 from tests.refusals import refused
-from tests.unit.plan.conftest import DRIVER, asked
+from tests.unit.plan.conftest import DRIVER, asked, host, nvidia_ubuntu, planner
 
 LOCK: dict[str, Any] = {
     "schema": SCHEMA,
@@ -84,9 +84,7 @@ def with_value(document, path, value):
     return copy
 
 
-@pytest.fixture
-def keep(host):
-    return host("ubuntu24.04-h200-keep")
+keep = host("ubuntu24.04-h200-keep")
 
 
 def test_a_lock_is_read_and_written_as_it_was_and_none_is_empty_outward():
@@ -111,7 +109,7 @@ def test_a_lock_is_read_and_written_as_it_was_and_none_is_empty_outward():
         ("schema", "gpusetup/host-lock/2", "gpusetup/host-lock/2"),
     ],
 )
-def test_a_field_that_another_version_wrote_is_named(planner, keep, nvidia_ubuntu, path, value, named):
+def test_a_field_that_another_version_wrote_is_named(path, value, named):
     told = with_value(LOCK, path, value)
     lock = read_applied(told)
     assert named in lock.unread
@@ -130,7 +128,7 @@ def test_the_rest_of_a_stack_is_still_known():
 
 
 @pytest.mark.parametrize("told", [{"site": "ours"}, ["x"], "x"])
-def test_what_the_roles_alone_recorded_is_no_other_version(planner, keep, nvidia_ubuntu, told):
+def test_what_the_roles_alone_recorded_is_no_other_version(told):
     assert not read_applied(told).repeatable
     facts = changed(keep, driver=None, state=record({"lock": told}))
     assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
@@ -166,7 +164,7 @@ def test_what_is_only_told_spoils_nothing(path, value):
         ("expect.python.packages", {"torch": 2}, "`$.expect.python.packages[...]`"),
     ],
 )
-def test_a_part_that_removal_stands_on_makes_the_record_unreadable(keep, path, value, named, tmp_path):
+def test_a_part_that_removal_stands_on_makes_the_record_unreadable(path, value, named, tmp_path):
     told = with_value(RECORD, path, value)
     assert read_record(told)[0] is None
     probe = json.loads(msgspec.json.encode(keep)) | {"state": told}
@@ -177,16 +175,14 @@ def test_a_part_that_removal_stands_on_makes_the_record_unreadable(keep, path, v
         assert (facts.state, refusal.reference, named in refusal.message) == (None, "GS-801", True), refusal.message
 
 
-def test_a_document_of_facts_is_read_back_as_it_was(keep, tmp_path):
+def test_a_document_of_facts_is_read_back_as_it_was(tmp_path):
     facts = Facts(hosts={"a": changed(keep, state=record(RECORD))})
     path = tmp_path / "facts.json"
     path.write_bytes(msgspec.json.encode(facts))
     assert read_facts(path) == facts
 
 
-def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished(
-    planner, keep, nvidia_ubuntu
-):
+def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished():
     """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
     bare = changed(keep, driver=None)
     lock = planner.second(bare, DRIVER, nvidia_ubuntu).plan.lock
@@ -199,7 +195,7 @@ def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one
         assert (lock in locks(facts), planner.first(facts, DRIVER).stage) == (True, stage)
 
 
-def test_an_earlier_record_that_was_lost_is_told(keep):
+def test_an_earlier_record_that_was_lost_is_told():
     lost = {"time": "noon", "why": "it is no JSON", "kept": "/x"}
     assert forgotten(changed(keep, state=record({"lost": lost, "verified": {}}))) == (
         "an earlier record was lost (it is no JSON); the rest of it: /x: changes that gpusetup made before noon are unknown"
@@ -258,7 +254,7 @@ def test_latest_in_an_inventory_means_latest():
 
 
 @pytest.mark.parametrize("dev", [False, True])
-def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when_asked_for(planner, nvidia_ubuntu, dev):
+def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when_asked_for(dev):
     plan = planner.second(KEEP, asked("cuda", "cudnn", "nccl", dev=dev), nvidia_ubuntu).plan
     assert plan.lock.wanted.manage_driver is False
     theirs = "disable the entries in /etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.sources"
@@ -270,7 +266,7 @@ def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when
     assert "hold-libraries" in {action.id for action in plan.actions if action.kind == "hold"}
 
 
-def test_holds_that_an_apply_without_packages_releases_are_named(planner):
+def test_holds_that_an_apply_without_packages_releases_are_named():
     packages = {"installed": {**KEEP.packages.installed, "libnccl2": "2"}, "held": ("libnccl2",)}
     facts = changed(KEEP, packages=packages, state=HostRecord(holds=("libnccl2",)))
     assert planner.first(facts, DRIVER).plan.state == "unchanged", "they stay while nothing changes"

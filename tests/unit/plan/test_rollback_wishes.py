@@ -32,7 +32,7 @@ from gpusetup.plan.wanted import packed, unpacked
 from tests.hosts.machines import changed
 from tests.records import lock_of, record
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, drafted
+from tests.unit.plan.conftest import answer, drafted, host, nvidia_ubuntu, planner
 
 A = (Package(name="a"),)
 OF_PACKAGES: dict[str, Any] = {
@@ -148,7 +148,7 @@ TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0
     ],
     ids=lambda then: next(iter(then)),
 )  # fmt: skip
-def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, then):
+def test_roles_are_told_what_they_were_told_then(then):
     facts = host("ubuntu24.04-rtx4090-open", driver=None, containers=Containers(runtimes=("docker",)))
     more = (*planner.matrix.repos.container_toolkit.packages, "prometheus-node-exporter")
     offered = changed(
@@ -170,7 +170,7 @@ def test_roles_are_told_what_they_were_told_then(planner, host, nvidia_ubuntu, t
         assert again.variables == plan.variables
 
 
-def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner, host):
+def test_a_runtime_that_nobody_asks_for_any_more_is_given_up():
     files = {"/etc/docker/daemon.json": {"sha256": "ab"}}
     facts = host("ubuntu24.04-h200-keep", state=record({"schema": "gpusetup/record/1", "files": files}))
     settings = Settings(requirements=(Requirement(component="driver"),))
@@ -179,7 +179,7 @@ def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner, host):
     assert plan.variables.gpu_container_give_up is True
 
 
-def test_a_licence_comes_back_with_the_same_token_alone(planner, host):
+def test_a_licence_comes_back_with_the_same_token_alone():
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     facts = host("ubuntu24.04-h200-keep", services={"gridd": service})
     there = Settings(

@@ -13,7 +13,7 @@ from gpusetup.rollout.looks import Rollout, _first, _with_own_driver
 from gpusetup.rollout.options import Planning
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import asked
+from tests.unit.plan.conftest import asked, host, nvidia_ubuntu, planner
 
 
 def level(**values):
@@ -171,7 +171,7 @@ def test_what_is_no_size_is_bad_input(spec):
         ((), None, "==580.178.04"),
     ],
 )
-def test_a_working_driver_stays_where_the_rest_of_the_lock_goes_with_it(planner, host, words, driver, becomes):
+def test_a_working_driver_stays_where_the_rest_of_the_lock_goes_with_it(words, driver, becomes):
     wish = asked("driver==580.178.04", *words)
     kept = _with_own_driver(planner, host(KEPT, driver=driver), wish)
     assert [item.specifier for item in kept.requirements if item.component == "driver"] == [becomes]
@@ -187,9 +187,7 @@ def test_a_working_driver_stays_where_the_rest_of_the_lock_goes_with_it(planner,
         ({}, {"next": "6.8.0-99-generic"}, False),
     ],
 )
-def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(
-    planner, host, nvidia_ubuntu, wish, kernel, carried_out
-):
+def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(wish, kernel, carried_out):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     plan = Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": planner.second(facts, WISH, nvidia_ubuntu).plan})
     settings = {"a": changed(WISH, **wish)}

@@ -4,6 +4,7 @@ import pytest
 
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
+from tests.unit.plan.conftest import debian12_archive, host, nvidia_ubuntu, planner
 
 NVIDIA_UBUNTU = """
 cuda-drivers-580 libnvidia-cfg1-580 libnvidia-common-580 libnvidia-compute-580 libnvidia-decode-580 libnvidia-encode-580
@@ -76,7 +77,7 @@ def test_nothing_of_others_is(source, family, _driver):
     assert caught == []
 
 
-def test_every_plan_takes_its_names_from_there(host, planner, nvidia_ubuntu, debian12_archive):
+def test_every_plan_takes_its_names_from_there():
     """Held, removed or pinned: one list, and a container toolkit that is there already stays free."""
     from gpusetup.model.settings import Settings
 

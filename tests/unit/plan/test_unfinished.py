@@ -25,7 +25,7 @@ from gpusetup.plan.lifecycle import differences
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
-from tests.unit.plan.conftest import DRIVER, answer, asked, drafted
+from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, drafted, host, nvidia_ubuntu, planner
 
 PLAYBOOKS = content_path() / "playbooks"
 
@@ -59,13 +59,13 @@ class Manager:
 
 
 @pytest.fixture
-def first(planner, host, nvidia_ubuntu):
+def first():
     facts = changed(host("ubuntu24.04-h200-keep"), driver=None)
     return planner.second(facts, DRIVER, nvidia_ubuntu).plan
 
 
 @pytest.fixture
-def rebooted(host, first):
+def rebooted(first):
     """The host after the apply's reboot: everything is there, and the driver runs."""
     keep = host("ubuntu24.04-h200-keep")
     version, packages = first.stack.driver.version, msgspec.to_builtins(first.lock.wanted.packages)
@@ -115,7 +115,7 @@ def state_of(folder: Path) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("steps", range(len(STEPS) + 1), ids=["nothing", *STEPS])
-def test_the_same_command_finishes_it(steps, planner, rebooted, record, first, tmp_path):
+def test_the_same_command_finishes_it(steps, rebooted, record, first, tmp_path):
     ours = tmp_path / "etc/modprobe.d/gpusetup-nouveau.conf"
     for step in STEPS[:steps]:
         if step == "gpu_state":
@@ -151,9 +151,9 @@ def test_the_same_command_finishes_it(steps, planner, rebooted, record, first, t
 
 @pytest.mark.parametrize(
     ("machine", "source", "offers"),
-    [("debian12-rtx4090-nouveau", "distro", "debian12_archive"), ("ubuntu24.04-rtx4090-open", "auto", "nvidia_ubuntu")],
+    [("debian12-rtx4090-nouveau", "distro", debian12_archive), ("ubuntu24.04-rtx4090-open", "auto", nvidia_ubuntu)],
 )
-def test_the_same_command_asks_for_the_same_whatever_has_come_already(request, planner, host, machine, source, offers):
+def test_the_same_command_asks_for_the_same_whatever_has_come_already(machine, source, offers):
     """Else the host would refuse it while its own transaction goes on, and the second run would not be a quick one."""
 
     def parts(*, complete):
@@ -161,7 +161,7 @@ def test_the_same_command_asks_for_the_same_whatever_has_come_already(request, p
         python = Python(path="/usr/bin/python3", version="3.11", ensurepip=complete)
         return {"driver": None, "kernel": {"installed": kernels}, "pythons": (python,)}
 
-    offered, settings = request.getfixturevalue(offers), asked("driver", "cupy", source=source)
+    offered, settings = offers, asked("driver", "cupy", source=source)
     nothing = host(machine, **parts(complete=False))
     plan = drafted(planner, nothing, settings, offered).plan
     names = [package.name for package in plan.lock.wanted.packages.wanted()]
@@ -175,7 +175,7 @@ def test_the_same_command_asks_for_the_same_whatever_has_come_already(request, p
         assert again.variables == plan.variables, names[:come]
 
 
-def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner, host, first):
+def test_what_was_cut_before_its_packages_came_is_chosen_anew(first):
     """A version may have left the repository since: repeating the old choice would fail for ever."""
     begun = HostRecord(apply=Apply(id="run-1", lock=first.lock))
     facts = changed(host("ubuntu24.04-h200-keep"), driver=None, state=begun)
@@ -213,7 +213,7 @@ def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(cut, record, tmp_pa
         assert [item["id"] for item in record().history()["history"]] == ["run-1"]
 
 
-def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(planner, rebooted, first):
+def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(rebooted, first):
     """Its record has no packages of the driver: nothing would move, and that is no way back."""
     driver = {"version": "570.1", "installed": True}
     kept = changed(first.lock, wanted={"packages": None, "manage_driver": False}, stack={"driver": driver})
@@ -225,7 +225,7 @@ def lost_facts(facts, why):
     return changed(facts, state=None, unreadable=(Unreadable(field="state", reason=why),))
 
 
-def test_a_host_whose_record_is_lost_is_told_so(planner, rebooted):
+def test_a_host_whose_record_is_lost_is_told_so(rebooted):
     why = "/var/lib/gpusetup/state.json is no JSON"
     plan = planner.first(lost_facts(rebooted, why), DRIVER).plan
     assert plan.state == "change"
@@ -271,7 +271,7 @@ def test_a_plan_from_before_another_run_is_not_carried_out(record, tmp_path):
     assert record(id="ours", wanted={"driver": "1"}, planned=now).begin()["id"] == "ours"
 
 
-def test_imex_and_desktops_come_beside_a_driver_on_record(planner, rebooted, first):
+def test_imex_and_desktops_come_beside_a_driver_on_record(rebooted, first):
     facts = changed(rebooted, state=HostRecord(lock=first.lock))
     full = next(item.version for item in first.lock.wanted.packages.driver if item.version)
     table = planner.matrix.repos.desktops
@@ -285,7 +285,7 @@ def test_imex_and_desktops_come_beside_a_driver_on_record(planner, rebooted, fir
     assert not [text for text in plan.warnings if "half of this driver that draws" in text]
 
 
-def test_a_run_installer_on_record_gets_no_daemon_later(planner, host):
+def test_a_run_installer_on_record_gets_no_daemon_later():
     facts = host("ubuntu22.04-t4-runfile")
     settings = Settings(source=f"/root/NVIDIA-Linux-x86_64-{facts.driver.version}.run", source_sha256="a" * 64)
     lock = planner.second(changed(facts, driver=None), settings, answer(catalog.ubuntu())).plan.lock
@@ -294,7 +294,7 @@ def test_a_run_installer_on_record_gets_no_daemon_later(planner, host):
     assert plan.lock.wanted.services == lock.wanted.services == ()
 
 
-def test_the_persistence_daemon_comes_when_it_is_asked_for_later(planner, host, rebooted, nvidia_ubuntu):
+def test_the_persistence_daemon_comes_when_it_is_asked_for_later(rebooted):
     facts = host("ubuntu24.04-h200-keep")
     without = changed(DRIVER, persistence=False)
     lock = planner.second(changed(facts, driver=None, services={}), without, nvidia_ubuntu).plan.lock
@@ -306,7 +306,7 @@ def test_the_persistence_daemon_comes_when_it_is_asked_for_later(planner, host, 
 
 
 @pytest.mark.parametrize("name", [name for one in COMPONENTS for name, read in one.settings.items() if read is yes])
-def test_what_a_setting_turned_on_goes_when_it_is_turned_off(planner, host, rebooted, name):
+def test_what_a_setting_turned_on_goes_when_it_is_turned_off(rebooted, name):
     off = asked("driver", "cuda", "cudnn", "nccl", persistence=False, rdma="inbox" if name == "ipoib" else "none")
     names = [package for row in planner.matrix.rdma.packages for package in row.packages if "{" not in package]
     offers = answer(catalog.ubuntu(), *((package, "2.5-1") for package in names))
@@ -336,7 +336,7 @@ def test_what_a_setting_turned_on_goes_when_it_is_turned_off(planner, host, rebo
 
 
 @pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
-def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner, host, state):
+def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(state):
     facts, table = host("ubuntu24.04-h200-keep"), planner.matrix.monitoring
     dcgm = [(name.replace("{major}", "13"), f"1:{table.pairs[0].dcgm}-1") for name in table.dcgm.needed]
     offers = answer(catalog.ubuntu(), *dcgm, (table.dcgm.exporter, f"{table.pairs[0].exporter}-1"))
@@ -351,7 +351,7 @@ def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(planner, hos
     assert (gone.id, gone.what.split()) == ("remove-unasked", sorted(there))
 
 
-def test_other_module_options_are_a_change(planner, rebooted, first, nvidia_ubuntu):
+def test_other_module_options_are_a_change(rebooted, first):
     facts = changed(rebooted, state=HostRecord(lock=first.lock))
     settings = changed(DRIVER, driver_options={"NVreg_EnableGpuFirmware": 0})
     plan = planner.second(facts, settings, nvidia_ubuntu).plan
@@ -370,7 +370,7 @@ def test_other_module_options_are_a_change(planner, rebooted, first, nvidia_ubun
     )
 
 
-def test_apply_mends_the_package_database_as_drift_says(planner, rebooted, first):
+def test_apply_mends_the_package_database_as_drift_says(rebooted, first):
     packages = changed(rebooted.packages, problems=("dpkg was interrupted",))
     facts = changed(rebooted, packages=packages)
     assert planner.first(facts, DRIVER).plan.state == "unchanged", "nothing of it is gpusetup's"

@@ -54,11 +54,6 @@ def team(probe, monkeypatch, tmp_path):
         one.close()
 
 
-def test_the_probe_is_valid_python_3_6():
-    for path in FILES.glob("*.py"):
-        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
-
-
 def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     marker = tmp_path / "grandchild"
     answer = probe.child.run(["sh", "-c", f"(sleep 2; touch {marker}) & sleep 60"], 0.5)
