@@ -46,12 +46,7 @@ def applied(*, record_says=(), packages=(), **parts):
     module = ModuleFile(path="/x/nvidia.ko", version=VERSION, flavour="open")
     there = {name: version for name, version in facts.packages.installed.items() if "fabricmanager" not in name}
     there |= {"libc6": "2.39-2", **RECORD["brought"]}
-    python = {
-        "path": "/opt/gpusetup/bin/python",
-        "version": "3.12",
-        "ensurepip": True,
-        "packages": {"torch": "2.9.0"},
-    }
+    python = {"path": "/opt/gpusetup/bin/python", "version": "3.12", "ensurepip": True, "packages": {"torch": "2.9.0"}}
     facts = changed(
         facts, state=record(RECORD | dict(record_says)), kernel={"installed": (changed(kernel, nvidia=module),)},
         driver={"loaded": LoadedModule(version=VERSION, flavour="open"), "library": VERSION},

@@ -86,10 +86,7 @@ def test_hashes_of_a_lock_hold_whatever_its_limits_are():
     assert planned(planner, bare, hashed=(locked,))[0] == hashed
 
 
-CLOSURES = {
-    "frame==1": ["frame==1", "nvidia-cublas==13.0"],
-    "Array[ctk]==2": ["array==2", "nvidia-cublas==13.1"],
-}
+CLOSURES = {"frame==1": ["frame==1", "nvidia-cublas==13.0"], "Array[ctk]==2": ["array==2", "nvidia-cublas==13.1"]}
 SIZES = {"frame==1": [10, 30], "array==2": [1, 2], "nvidia-cublas==13.0": [100, 200], "nvidia-cublas==13.1": [110, 220]}
 ROW = {"arch": "x86_64", "python": "3.12", "sources": [], "confidence": "observed"}
 MEASURED = msgspec.convert(

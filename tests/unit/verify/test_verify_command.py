@@ -212,8 +212,7 @@ def test_a_file_that_is_no_lock_is_refused_with_what_it_is(kept, text, says, cap
 
 @pytest.mark.parametrize(("version", "code"), [("580.159.04", 0), ("595.91.07", 8)])
 @pytest.mark.parametrize(
-    ("schema", "more"),
-    [("gpusetup/stack/1", {}), ("gpusetup/host-lock/1", {"key": "k", "wanted": NOTHING_BROUGHT})],
+    ("schema", "more"), [("gpusetup/stack/1", {}), ("gpusetup/host-lock/1", {"key": "k", "wanted": NOTHING_BROUGHT})]
 )
 def test_the_lock_that_a_host_keeps_and_an_answer_of_resolve_are_locks(kept, schema, more, version, code):
     lock = kept({"schema": schema, "stack": stack_document(driver=version), **more}, "lock.json")

@@ -71,10 +71,7 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
 
 @pytest.mark.parametrize(
     ("line", "known"),
-    [
-        ("libc.so.6 => /lib", False),
-        ("libcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9", True),
-    ],
+    [("libc.so.6 => /lib", False), ("libcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9", True)],
 )
 def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path, line, known):
     monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", f"echo '\t{line}'")))

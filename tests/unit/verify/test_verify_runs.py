@@ -159,8 +159,7 @@ def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
 
 
 @pytest.mark.parametrize(
-    ("highest", "verdict", "says"),
-    [("9.0", "pass", "takes PTX up to 9.0"), ("8.8", "warn", "its CUDA 13.0 means 9.0")],
+    ("highest", "verdict", "says"), [("9.0", "pass", "takes PTX up to 9.0"), ("8.8", "warn", "its CUDA 13.0 means 9.0")]
 )
 def test_a_driver_that_takes_less_ptx_than_its_cuda_means(highest, verdict, says):
     versions = {"highest": highest, "refused_with": [222]}
