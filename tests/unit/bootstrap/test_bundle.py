@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap import bundle, effects, wheels
-from gpusetup.bootstrap import wheels as pip_program
 from gpusetup.bootstrap.effects import fetch_lock
 from gpusetup.bootstrap.userdata import Config, read_config
 from gpusetup.bootstrap.web import Unfetched, authorities, fetch
@@ -233,10 +232,15 @@ def test_the_pulled_lock_survives_a_break(site, tmp_path, monkeypatch):
     config = Config(source="", manifest_sha256="", lock_url=site.says("broken", "whole"), lock_sha256=DIGEST)
     assert fetch_lock(config, target) is None
     assert target.read_bytes() == CONTENT
-    target.unlink()
     site.says("404")
+    assert (fetch_lock(config, target), site.asked) == (None, 0), "it is there already"
+    target.unlink()
     problem = fetch_lock(config, target)
     assert (problem.reference, problem.exit, site.asked) == ("GS-750", 6, 1)
+    site.says("503")
+    assert fetch_lock(msgspec.structs.replace(config, fetch_deadline=0), target).exit == 6
+    site.says("other")
+    assert (fetch_lock(config, target).exit, target.exists()) == (3, False), "only the pinned lock is taken"
 
 
 def test_pip_asks_again_for_an_index_that_breaks_off(site, tmp_path):
@@ -247,15 +251,15 @@ def test_pip_asks_again_for_an_index_that_breaks_off(site, tmp_path):
     index = {"PIP_INDEX_URL": f"{site.url}/simple", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
     words = ("download", "--no-deps", "--no-cache-dir", "--dest", str(tmp_path), "thing")
     site.says("broken", "whole")
-    done = pip_program.pip(*words, deadline=120, pause=0.01, **index)
+    done = wheels.pip(*words, deadline=120, pause=0.01, **index)
     assert done.ok, done.err
     assert (tmp_path / wheel).exists()
     assert site.handler.asked.count("/simple/thing/") == 2
     site.says("404")
-    done = pip_program.pip(*words, deadline=120, pause=0.01, **index)
+    done = wheels.pip(*words, deadline=120, pause=0.01, **index)
     assert not done.ok
     assert site.handler.asked.count("/simple/thing/") == 1, "what is not there is not asked for again"
-    assert "No matching distribution" in pip_program.last_words(done)
+    assert "No matching distribution" in wheels.last_words(done)
 
 
 CONFIG = Config(

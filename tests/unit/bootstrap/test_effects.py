@@ -1,8 +1,7 @@
-"""What is read from apply's answer; files on record; locks; callbacks; pulled locks; waiting with a deadline."""
+"""What is read from apply's answer; files on record; locks; callbacks; waiting with a deadline."""
 
 import errno
 import fcntl
-import hashlib
 import json
 import multiprocessing
 import threading
@@ -14,7 +13,7 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap import effects, run
-from gpusetup.bootstrap.effects import fetch_lock, outcome_of_apply
+from gpusetup.bootstrap.effects import outcome_of_apply
 from gpusetup.bootstrap.machine import Moment, Outcome, begin
 from gpusetup.bootstrap.run import Callback
 from gpusetup.bootstrap.userdata import Config
@@ -137,48 +136,26 @@ def test_cloud_init_is_waited_for(tmp_path):
 
 class Server(BaseHTTPRequestHandler):
     seen: list[tuple[str | None, bytes]]
-    fail: int
-    content: bytes
-
-    answers = threading.Event()
+    answers: threading.Event
 
     def do_POST(self) -> None:
         type(self).answers.wait(60)
         body = self.rfile.read(int(self.headers["Content-Length"]))
         type(self).seen.append((self.headers["Authorization"], body))
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        broken = type(self).fail > 0
-        type(self).fail -= 1
-        self.send_response(503 if broken else 200)
+        self.send_response(503 if len(type(self).seen) <= 2 else 200)
         self.end_headers()
-        if not broken and self.command == "GET":
-            self.wfile.write(type(self).content)
 
 
-@pytest.fixture
-def served():
-    handler = type("Handler", (Server,), {"seen": [], "fail": 0, "content": b"lock", "answers": threading.Event()})
-    handler.answers.set()
-    with listening(handler) as web:
-        yield handler, f"{web.url}/x"
-
-
-def test_the_callback_retries_and_carries_the_token(served, tmp_path):
-    handler, url = served
-    handler.fail = 2
-    handler.answers.clear()
+def test_the_callback_retries_and_carries_the_token(tmp_path):
+    handler = type("Handler", (Server,), {"seen": [], "answers": threading.Event()})
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    callback = Callback(url, token, pause=0.01)
-    callback.tell(STATUS)  # comes back although nobody answers yet
-    assert handler.seen == []
-    handler.answers.set()
-    assert callback.settle(60)
+    with listening(handler) as web:
+        callback = Callback(f"{web.url}/x", token, pause=0.01)
+        callback.tell(STATUS)  # comes back although nobody answers yet
+        assert handler.seen == []
+        handler.answers.set()
+        assert callback.settle(60)
     assert [who for who, _ in handler.seen] == ["Bearer s3cret"] * 3
     assert msgspec.json.decode(handler.seen[-1][1], type=Status) == STATUS
 
@@ -189,22 +166,3 @@ def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path):
         callback.tell(STATUS)
     assert callback.settle(10)
     Callback("").tell(STATUS)
-
-
-def test_only_the_pinned_lock_is_taken(served, tmp_path):
-    handler, url = served
-    target = tmp_path / "lock.json"
-    pinned = hashlib.sha256(b"lock").hexdigest()
-    config = Config(source="", manifest_sha256="", lock_url=url, lock_sha256=pinned, fetch_deadline=20)
-    handler.fail = 1
-    assert fetch_lock(config, target) is None
-    assert target.read_bytes() == b"lock"
-    handler.fail = 10**6
-    assert fetch_lock(config, target) is None, "it is there already"
-    target.unlink()
-    problem = fetch_lock(msgspec.structs.replace(config, fetch_deadline=0), target)
-    assert problem.exit == 6
-    handler.fail, handler.content = 0, b"other"
-    problem = fetch_lock(config, target)
-    assert problem.exit == 3
-    assert not target.exists()

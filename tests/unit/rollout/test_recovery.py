@@ -31,21 +31,27 @@ NEEDS = {
 
 
 class Scheduler:
-    """Drains everybody; what it gave back is kept."""
+    """A scheduler whose answers are given; whom it took and gave back is kept."""
 
     name = "recorded"
     call = Caller()
 
-    def __init__(self):
-        self.taken, self.given = [], []
+    def __init__(self, **answers):
+        self.answers, self.taken, self.given = answers, [], []
 
     def drain(self, node, _seconds):
         self.taken.append(node)
-        return Drained(ok=True, ours=True)
+        answer = self.answers.get(node, Drained(ok=True, ours=True))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def undrain(self, node):
         self.given.append(node)
-        return ""
+        return "slurmd does not answer" if node == "d" else ""
+
+    def drained_by_us(self, node):
+        return node == "left"
 
     def by_hand(self, node):
         return f"resume {node}"
@@ -226,53 +232,23 @@ def test_a_vgpu_is_reset_by_whoever_owns_the_board(fleet):
 PLANS = {name: HostPlan(state="change") for name in ("a", "b", "c", "d")}
 
 
-class Recorded:
-    """A scheduler whose answers are given; what it gave back is kept."""
-
-    name = "recorded"
-    call = Caller()
-
-    def __init__(self, **answers):
-        self.answers, self.given = answers, []
-
-    def drain(self, node, _seconds):
-        answer = self.answers.get(node, Drained(ok=True, ours=True))
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def undrain(self, node):
-        self.given.append(node)
-        return "slurmd does not answer" if node == "d" else ""
-
-    def drained_by_us(self, node):
-        return node == "left"
-
-    def by_hand(self, node):
-        return f"resume {node}"
+def work(scheduler, nodes=None):
+    facts = dict.fromkeys((*PLANS, "left"), SimpleNamespace(processes=()))
+    reporter = SimpleNamespace(say=lambda _text: None)
+    rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={}, reporter=reporter)
+    return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
 
 
-@pytest.fixture
-def work():
-    def make(scheduler, processes=(), nodes=None):
-        facts = dict.fromkeys((*PLANS, "left"), SimpleNamespace(processes=processes))
-        reporter = SimpleNamespace(say=lambda _text: None)
-        rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={}, reporter=reporter)
-        return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
-
-    return make
-
-
-def test_who_is_not_free_stays_as_it_is(work):
-    scheduler = Recorded(a=Drained(ok=False, why="jobs run: 7"), b=SchedulerError("GS-811", "scontrol: no such node"))
+def test_who_is_not_free_stays_as_it_is():
+    scheduler = Scheduler(a=Drained(ok=False, why="jobs run: 7"), b=SchedulerError("GS-811", "scontrol: no such node"))
     held = work(scheduler).take(PLANS)
     assert {name: outcome.state for name, outcome in held.items()} == {"a": "postponed", "b": "refused"}
     assert held["a"].pending == ("jobs run: 7",)
     assert [exit_of(held[name]) for name in ("a", "b")] == [Exit.PENDING, Exit.REFUSED]
 
 
-def test_what_came_out_well_is_given_back(work):
-    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
+def test_what_came_out_well_is_given_back():
+    scheduler = Scheduler(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
     taken = work(scheduler, nodes={"a": "node-a"})
     assert taken.take(PLANS) == {}
     states = {"a": "done", "b": "failed", "c": "done", "d": "done"}
@@ -284,8 +260,8 @@ def test_what_came_out_well_is_given_back(work):
     assert "slurmd does not answer" in outcomes["d"].warnings[0]
 
 
-def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted(work):
-    scheduler = Recorded()
+def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted():
+    scheduler = Scheduler()
     outcomes = {
         "left": HostOutcome(state="unchanged"), "a": HostOutcome(state="unchanged"), "b": HostOutcome(state="failed"),
     }  # fmt: skip
@@ -293,7 +269,7 @@ def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted(work):
     assert scheduler.given == ["left"]
 
 
-def test_without_a_scheduler_nobody_is_asked(work):
+def test_without_a_scheduler_nobody_is_asked():
     assert work(None).take(PLANS) == {}
     assert work(None).left_behind({"a": HostOutcome(state="unchanged")}) == {}
 
@@ -309,8 +285,8 @@ def test_a_command_that_cannot_be_is_told_before_any_host_is_touched(option, wor
     assert (caught.value.reference, caught.value.path) == ("GS-813", option)
 
 
-def test_a_stop_while_slurmd_starts_again_is_remembered_and_the_node_given_back(work, monkeypatch, tmp_path):
-    scheduler = Recorded()
+def test_a_stop_while_slurmd_starts_again_is_remembered_and_the_node_given_back(monkeypatch, tmp_path):
+    scheduler = Scheduler()
     scheduler.name, taken = "slurm", work(scheduler)
     taken.rollout.session, taken.rollout.stopped = SimpleNamespace(run=SimpleNamespace(path=tmp_path)), False
     monkeypatch.setattr("gpusetup.rollout.draining.run_playbook", lambda *_a, **_k: SimpleNamespace(interrupted=True))
@@ -319,8 +295,8 @@ def test_a_stop_while_slurmd_starts_again_is_remembered_and_the_node_given_back(
     assert (taken.rollout.stopped, scheduler.given) == (True, ["a"])
 
 
-def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(work, monkeypatch):
-    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
+def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(monkeypatch):
+    scheduler = Scheduler(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
     taken = work(scheduler)
     monkeypatch.setattr(taken, "_busy", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
