@@ -92,10 +92,8 @@ def test_kubectl_asks_for_what_is_meant(api):
     place, day = Kubernetes(node="gpu07"), "2026-11-23T10:00:00Z"
     seen = place.seen()
     assert not seen.ours
-    if (
-        "--subresource"
-        not in subprocess.run(["kubectl", "patch", "--help"], capture_output=True, text=True, check=True).stdout
-    ):
+    known = subprocess.run(["kubectl", "patch", "--help"], capture_output=True, text=True, check=True).stdout
+    if "--subresource" not in known:
         # Before 1.24, as Debian 12 has it, kubectl cannot write a status: it is said, and nothing says that the node is well.
         with pytest.raises(SchedulerError, match="--subresource"):
             place.settle(seen, "gpu.ecc: 3 errors", day, day)
@@ -131,14 +129,7 @@ def test_slurm_counts_the_other_nodes_with_gpus_that_are_out():
     rows = [f"NodeName=n{number} Gres=gpu:8 {marked}" for number in (1, 2, 7)]
     rows += ["NodeName=n3 Gres=gpu:8 State=IDLE+DRAIN Reason=disk", "NodeName=n4 Gres=gpu:8 State=IDLE"]
     rows += [f"NodeName=c1 Gres=(null) {marked}"]
-    assert Slurm(node="n7", call=told(lambda *_: "\n".join(rows))).others_out() == (2, 5)
-
-
-def told(answer):
-    def output_of(*words, seconds):
-        return answer(*words)
-
-    return SimpleNamespace(output_of=output_of)
+    assert Slurm(node="n7", call=SimpleNamespace(output_of=lambda *_, **_more: "\n".join(rows))).others_out() == (2, 5)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +196,7 @@ def test_what_all_have_at_once_empties_no_fleet(late, tmp_path, monkeypatch, cap
 )
 def test_a_reason_comes_back_from_slurm_as_it_went(reason):
     said: list[str] = []
-    place = Slurm(node="n1", call=told(lambda *words: said.append(words[-1]) or ""))
+    place = Slurm(node="n1", call=SimpleNamespace(output_of=lambda *words, **_: said.append(words[-1]) or ""))
     place.settle(place.seen(), reason, "", "")
     text = said[-1].removeprefix("Reason=")
     assert parse_node(f"NodeName=n1 State=IDLE+DRAIN {said[-1]} [root@2026-11-22T03:10:03]\n").reason == text

@@ -137,27 +137,17 @@ def test_a_place_that_is_none(site, place, wanted):
     assert b"not an offer" not in text
 
 
-def _silent(site, source):
-    return site.plain(source)
+@pytest.mark.parametrize("begun", ["no TLS hello", "half a request", "half a body"])
+def test_who_never_comes_to_an_end_keeps_nobody_waiting(site, begun):
+    def attack(source):
+        one = site.plain(source) if begun == "no TLS hello" else site.connected(source)
+        if begun != "no TLS hello":
+            one.sendall(b"GET / HT" if begun == "half a request" else site.head("Content-Length: 500") + b"{")
+        return one
 
-
-def _half(site, source):
-    one = site.connected(source)
-    one.sendall(b"GET / HT")
-    return one
-
-
-def _body(site, source):
-    one = site.connected(source)
-    one.sendall(site.head("Content-Length: 500") + b"{")
-    return one
-
-
-@pytest.mark.parametrize("attack", [_silent, _half, _body], ids=["no TLS hello", "half a request", "half a body"])
-def test_who_never_comes_to_an_end_keeps_nobody_waiting(site, attack):
     held = []
     try:
-        held.extend(attack(site, f"127.0.1.{number % 3}") for number in range(120))  # twice what there is room for
+        held.extend(attack(f"127.0.1.{number % 3}") for number in range(120))  # twice what there is room for
         waited = site.healthy()
         assert waited < 5, waited
         assert site.server.door.number <= QUICK.connections
@@ -271,19 +261,13 @@ def test_a_new_certificate_is_shown_and_who_is_connected_stays(site):
     site.server.reload()
     assert serial() == before, "a certificate that cannot be used takes the place of none"
     site.pair.write_bytes(whole)
-    Authority.pair(site_authority(site), "localhost", file="site.pem")
+    (site.pair.parent / "new").mkdir()
+    authority = Authority(site.pair.parent / "new", "the next authority")
+    authority.folder = site.pair.parent
+    authority.pair("localhost", file="site.pem")
     site.server.reload()
     with kept:
         kept.sendall(NEXT)
         assert kept.recv(100).startswith(b"HTTP/1.1 200")
     site.context.load_verify_locations(site.pair.parent / "new/site-ca.pem")
     assert serial() != before
-
-
-def site_authority(site):
-    """Return an authority that signs into the collector's folder."""
-    folder = site.pair.parent / "new"
-    folder.mkdir(exist_ok=True)
-    made = Authority(folder, "the next authority")
-    made.folder = site.pair.parent
-    return made
