@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from gpusetup.drive.shards import SIZE
+from tests.lab.process import until
 from tests.simulated_fleet import FAULTS, SimulatedFleet, working
 
 
@@ -40,14 +40,9 @@ def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_tw
     argv = [sys.executable, "-m", "gpusetup", "apply", str(fleet.inventory), "--verify", "never", "--format", "json"]
     runs = tmp_path / ".local/state/gpusetup/runs"
     with subprocess.Popen([*argv, "--batch", "2"], env=environment, stdout=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 120
-        while len(left(runs)) > 4 and time.monotonic() < until and process.poll() is None:
-            time.sleep(0.05)
+        until(lambda: len(left(runs)) <= 4 or process.poll() is not None, "the first two are done")
         process.kill()
-    until = time.monotonic() + 20
-    while working(tmp_path) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not working(tmp_path)
+    until(lambda: not working(tmp_path), "its processes end", 20)
     rest = left(runs)
     assert rest in (fleet.names[2:], fleet.names[4:])
     before = {name: asked(fleet, name).count("gpu_state") for name in fleet.names}

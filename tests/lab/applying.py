@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,17 @@ def gpusetup(
     lines = (line.partition(" ") for line in log.read_text().splitlines())
     calls = tuple(Call(float(when), argv) for when, _, argv in lines)
     return Answer(done.returncode, done.stdout, done.stderr, seconds, calls)
+
+
+def vault(path: Path, text: str, password: str) -> None:
+    """Write variables that this password opens."""
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with tempfile.NamedTemporaryFile("w") as key:
+        key.write(password)
+        key.flush()
+        argv = [sys.executable, "-m", "ansible", "vault", "encrypt", "--vault-password-file", key.name, str(path)]
+        subprocess.run(argv, check=True, capture_output=True)
 
 
 def apply(folder: Path, inventory: Path, *words: str | Path, **keywords: Any) -> Answer:

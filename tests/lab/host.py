@@ -20,7 +20,7 @@ from typing_extensions import Self
 from tests.lab import dress, network
 from tests.lab.flavours import FLAVOURS
 from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
-from tests.lab.process import run
+from tests.lab.process import run, until
 from tests.lab.repository.build import Repositories
 from tests.lab.roots import ROOTS
 from tests.lab.spec import HostSpec
@@ -138,17 +138,13 @@ class Host:
         """An orderly reboot from within, until SSH answers again and the simulated kernel has done its part."""
         before = self.boot_id()
         self.ssh("systemctl", "reboot", check=False)
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            try:
-                if self.boot_id() != before and self.ssh("sh", "-c", self.BACK, check=False).returncode == 0:
-                    return
-            except LabError:
-                pass
-            time.sleep(0.05)
-        raise LabError(
-            f"{self.name} did not come back within {timeout:.0f} s; its console: {self.folder / 'console.log'}"
-        )
+
+        def back() -> bool:
+            with contextlib.suppress(LabError):
+                return self.boot_id() != before and self.ssh("sh", "-c", self.BACK, check=False).returncode == 0
+            return False
+
+        until(back, f"{self.name} is back from its reboot; its console: {self.folder / 'console.log'}", timeout)
 
     def destroy(self) -> None:
         """Leave nothing of it: processes, mounts, network, files."""

@@ -18,6 +18,11 @@ class Lab(NamedTuple):
     repositories: Repositories
     folder: Path
 
+    def one(self, variables: dict[str, str] | None = None, **spec: str) -> tuple[Host, Path]:
+        """A host, and an inventory of it alone."""
+        (host,) = self.hosts(**spec)
+        return host, self.inventory([host], variables)
+
     def unchanged(self, inventory: Path, *words: str | Path) -> None:
         """The same apply once more has nothing to do."""
         again = apply(self.folder, inventory, *words)

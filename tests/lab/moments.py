@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import time
-from collections.abc import Callable
 
 from tests.lab.host import Host
 
@@ -22,12 +20,3 @@ def package_step(host: Host) -> str:
 
 def installing(host: Host) -> bool:
     return package_step(host) == "install"
-
-
-def until(reached: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """Wait for it; that it never came is an error in words."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"within {seconds:.0f} s this did not happen: {what}")
-        time.sleep(0.05)

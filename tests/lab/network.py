@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 from tests.lab.places import CHECKOUT, HOSTS, STATE, LabError, locked
-from tests.lab.process import run
+from tests.lab.process import run, until
 
 BRIDGE = "gpulab0"
 GATEWAY = "10.77.0.1"
@@ -123,13 +123,8 @@ def set_cable(address: str, *, connected: bool) -> None:
 
 def _wait_for_the_port(link: str, seconds: float = 15) -> None:
     """The kernel reports a carrier up to a second later, on a busy machine more; until then the bridge forwards nothing."""
-    state = Path(f"/sys/class/net/{link}/brport/state")
-    forwarding = "3"
-    deadline = time.monotonic() + seconds
-    while state.read_text().strip() != forwarding:
-        if time.monotonic() > deadline:
-            raise LabError(f"the bridge does not forward to {link} {seconds:.0f} s after its cable was plugged in")
-        time.sleep(0.05)
+    state, forwarding = Path(f"/sys/class/net/{link}/brport/state"), "3"
+    until(lambda: state.read_text().strip() == forwarding, f"the bridge forwards to {link}, whose cable is in", seconds)
 
 
 def free_address(taken: set[str]) -> str:

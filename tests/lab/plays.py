@@ -145,6 +145,11 @@ def files_below(host: Host, *folders: str) -> dict[str, str]:
     return found
 
 
+def present(host: Host, *folders: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Its packages, and its configuration files in some folders."""
+    return packages(host), files_below(host, *folders)
+
+
 def _walk(host: Host, folders: Iterable[str]) -> Iterable[Path]:
     for folder in folders:
         for path in sorted(host.path(folder).rglob("*")):

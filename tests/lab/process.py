@@ -1,10 +1,20 @@
-"""Run a command with a deadline; what it printed is in the error."""
+"""Run a command with a deadline, what it printed is in the error; wait for something with one."""
 
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.lab.places import LabError
+
+
+def until(reached: Callable[[], object], what: str, seconds: float = 120, pause: float = 0.05) -> None:
+    """Wait for it; that it never came is an error in words."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            raise LabError(f"within {seconds:.0f} s this did not happen: {what}")
+        time.sleep(pause)
 
 
 def run(

@@ -4,10 +4,9 @@ import json
 import os
 import socket
 import threading
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import yaml
 
 from tests.lab.places import CACHE
-from tests.lab.process import run
+from tests.lab.process import run, until
 
 PACKAGES = ("prometheus", "prometheus-alertmanager")
 NEXT = "testing"
@@ -142,13 +141,6 @@ def running(
         for process in started:
             process.kill()
             process.wait()
-
-
-def until(there: Callable[[], object], what: str, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.2)
 
 
 def _ready(port: int) -> bool:

@@ -1,9 +1,7 @@
 """A real Slurm of Debian's packages on lab hosts: one controller, nodes with a GPU that is only a device file."""
 
-import time
-
 from tests.lab.host import Host
-from tests.lab.places import LabError
+from tests.lab.process import until
 from tests.stored import stored
 
 _CONFIGURATION = stored("slurm_configuration.txt")
@@ -51,11 +49,7 @@ class Slurm:
         return self.head.ssh("squeue", "--noheader", "--format=%T/%j").stdout.split()
 
     def wait(self, node: Host, state: str, seconds: float = 90) -> None:
-        until = time.monotonic() + seconds
-        while self.state(node) != state:
-            if time.monotonic() > until:
-                raise LabError(f"{node.name} is not {state}: {self.node(node)}")
-            time.sleep(0.5)
+        until(lambda: self.state(node) == state, f"{node.name} is {state}", seconds, 0.5)
 
     def job(self, node: Host, seconds: int) -> str:
         argv = ["sbatch", "--parsable", "--gres=gpu:1", "--chdir=/tmp", f"--nodelist={node.name}"]

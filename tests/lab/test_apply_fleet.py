@@ -73,17 +73,16 @@ def _look(word, host):
         assert host.ssh("systemctl", "is-enabled", "nvidia-fabricmanager").stdout.strip() == "enabled"
 
 
-def test_plan_changes_nothing_and_an_old_plan_is_refused(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], wishes)
+def test_plan_changes_nothing_and_an_old_plan_is_refused(lab, wishes):
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="t4")
     look = ("sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort")
     before = host.ssh(*look).stdout
-    plan = gpusetup(tmp_path, "plan", inventory, "--format", "json", "--exit-code", "--out", tmp_path / "plan.json")
+    plan = gpusetup(lab.folder, "plan", inventory, "--format", "json", "--exit-code", "--out", lab.folder / "plan.json")
     assert plan.code == 9, plan.err
     assert host.ssh(*look).stdout == before
-    text = gpusetup(tmp_path, "plan", inventory).out
+    text = gpusetup(lab.folder, "plan", inventory).out
     assert max(map(len, text.splitlines())) <= 80
     inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
-    stale = apply(tmp_path, inventory, "--plan", tmp_path / "plan.json")
+    stale = apply(lab.folder, inventory, "--plan", lab.folder / "plan.json")
     assert stale.code == 3
     assert "GS-411" in stale.out

@@ -1,12 +1,10 @@
 """What is wanted, from every place that can say it: gpusetup.toml, a vault, a plan made before, a lock, a hostile hand."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.lab.applying import apply, gpusetup
+from tests.lab.applying import apply, gpusetup, vault
 from tests.lab.plays import loaded, packages
 
 
@@ -22,15 +20,9 @@ def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory
     plain, own = lab_hosts(plain=like, own=like)
     inventory = lab_inventory([plain, own], {**source, "ansible_user": "ops"}, {own: {"gpusetup_driver": "570.*"}})
     (tmp_path / "gpusetup.toml").write_text('components = ["driver"]\ndriver = "580.*"\n')
-    secret = tmp_path / "group_vars" / "all" / "vault.yml"
-    secret.parent.mkdir(parents=True)
-    secret.write_text("ansible_become_password: lab-password\n")
-    key = tmp_path / "vault-key"
-    key.write_text("the vault's own password\n")
-    vault = [sys.executable, "-m", "ansible", "vault", "encrypt", "--vault-password-file", str(key), str(secret)]
-    subprocess.run(vault, check=True, capture_output=True)
-    key.unlink()
-    asked = {"stdin": "the vault's own password\n"}
+    password = "the vault's own password"
+    vault(tmp_path / "group_vars/all/vault.yml", "ansible_become_password: lab-password\n", password)
+    asked = {"stdin": f"{password}\n"}
 
     before = [packages(host) for host in (plain, own)]
     made = tmp_path / "plan.json"

@@ -7,97 +7,93 @@ import pytest
 
 from tests.lab.applying import apply
 from tests.lab.harm import packages_locked
-from tests.lab.moments import package_step, until
+from tests.lab.moments import package_step
 from tests.lab.plays import packages
+from tests.lab.process import until
 
 
 def refusals(outcome):
     return " ".join(refusal["message"] for refusal in outcome["refusals"])
 
 
-def test_an_unreachable_host_does_not_stop_the_others(lab_hosts, lab_inventory, wishes, tmp_path):
-    good, gone = lab_hosts(good={"flavour": "ubuntu2404-like", "machine": "none"}, gone={"machine": "none"})
+def test_an_unreachable_host_does_not_stop_the_others(lab, wishes):
+    good, gone = lab.hosts(good={"flavour": "ubuntu2404-like", "machine": "none"}, gone={"machine": "none"})
     gone.cut_network()
-    done = apply(tmp_path, lab_inventory([good, gone], wishes), ANSIBLE_TIMEOUT="5")
+    done = apply(lab.folder, lab.inventory([good, gone], wishes), ANSIBLE_TIMEOUT="5")
     assert done.code == 6, done.out
     assert done.hosts[gone.name]["state"] == "unreachable"
     assert done.hosts[good.name]["state"] == "nothing-to-do"
 
 
-def test_wrong_and_missing_sudo_rights(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+def test_wrong_and_missing_sudo_rights(lab, wishes):
+    host, inventory = lab.one({**wishes, "ansible_user": "ops"}, flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
-    inventory = lab_inventory([host], {**wishes, "ansible_user": "ops"})
-    wrong = apply(tmp_path, inventory, "-K", stdin="not-the-password\n")
+    wrong = apply(lab.folder, inventory, "-K", stdin="not-the-password\n")
     assert wrong.code == 5, wrong.out
     assert "not-the-password" not in wrong.out + wrong.err
-    missing = apply(tmp_path, inventory)
+    missing = apply(lab.folder, inventory)
     assert missing.code == 5
     assert "sudo" in json.dumps(missing.hosts).lower() or "password" in json.dumps(missing.hosts).lower()
     assert packages(host) == before
-    right = apply(tmp_path, inventory, "-K", "--check", stdin="lab-password\n")
+    right = apply(lab.folder, inventory, "-K", "--check", stdin="lab-password\n")
     assert right.hosts[host.name]["state"] != "refused", right.out
-    state = "".join(path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file())
+    state = "".join(path.read_text(errors="replace") for path in (lab.folder / "state").rglob("*") if path.is_file())
     assert "lab-password" not in state
     assert "not-the-password" not in state
 
 
-def test_no_space(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4", disks={"/": 900})
+def test_no_space(lab, wishes):
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4", disks={"/": 900})
     host.fill_disk("/", leave_mib=60)
     before = packages(host)
-    done = apply(tmp_path, lab_inventory([host], wishes))
+    done = apply(lab.folder, lab.inventory([host], wishes))
     assert done.code == 5, done.out
     assert "MB" in refusals(done.hosts[host.name])
     assert packages(host) == before
 
 
 @pytest.mark.parametrize(("fault", "where", "code"), [("503", "all", 6), ("404", "all", 6), ("wrong-key", "index", 5)])
-def test_a_mirror_that_is_down_or_lies(
-    lab_hosts, lab_inventory, lab_repositories, wishes, tmp_path, fault, where, code
-):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+def test_a_mirror_that_is_down_or_lies(lab, wishes, fault, where, code):
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
-    broken = lab_repositories.with_fault(f"apply{fault.replace('-', '')}", fault, where)
-    done = apply(tmp_path, lab_inventory([host], {**wishes, "gpusetup_source": broken.base}))
+    broken = lab.repositories.with_fault(f"apply{fault.replace('-', '')}", fault, where)
+    done = apply(lab.folder, lab.inventory([host], {**wishes, "gpusetup_source": broken.base}))
     assert done.code in {5, code}, done.out
     assert done.hosts[host.name]["state"] == "refused"
     assert packages(host) == before
 
 
-def test_a_wrong_key_is_refused(lab_hosts, lab_inventory, lab_repositories, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+def test_a_wrong_key_is_refused(lab, wishes):
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
-    wrong = {**wishes, "gpusetup_source_fingerprints": lab_repositories.wrong_fingerprint}
-    done = apply(tmp_path, lab_inventory([host], wrong))
+    wrong = {**wishes, "gpusetup_source_fingerprints": lab.repositories.wrong_fingerprint}
+    done = apply(lab.folder, lab.inventory([host], wrong))
     assert done.code == 5, done.out
     assert packages(host) == before
 
 
-def test_hostile_names_and_unknown_variables(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="none")
-    inventory = lab_inventory([host], wishes)
-    owned = tmp_path / "owned"
+def test_hostile_names_and_unknown_variables(lab, wishes):
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="none")
+    owned = lab.folder / "owned"
     hostile = [f'"-oProxyCommand=touch {owned}"', f'"a;touch {owned}"', f'"$(touch {owned})"', '"../../etc"']
     inventory.write_text(inventory.read_text().replace("[lab]\n", "[lab]\n" + "\n".join(hostile) + "\n", 1))
-    done = apply(tmp_path, inventory)
+    done = apply(lab.folder, inventory)
     assert done.code == 3, done.out
     assert done.hosts[host.name]["state"] == "nothing-to-do"
     assert sum(outcome["state"] == "refused" for outcome in done.hosts.values()) == len(hostile)
     assert not owned.exists()
 
-    unknown = lab_inventory([host], {**wishes, "gpusetup_sorce": "distro"})
-    done = apply(tmp_path, unknown)
+    unknown = lab.inventory([host], {**wishes, "gpusetup_sorce": "distro"})
+    done = apply(lab.folder, unknown)
     assert done.code == 3
     assert "gpusetup_source" in done.document["error"]["hint"]
 
 
-def test_apt_lock_held(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], wishes)
+def test_apt_lock_held(lab, wishes):
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="t4")
     with ThreadPoolExecutor() as pool:
         with packages_locked(host):
-            applying = pool.submit(apply, tmp_path, inventory, "--verify", "never")
+            applying = pool.submit(apply, lab.folder, inventory, "--verify", "never")
             until(lambda: package_step(host) == "lock" or applying.done(), "waiting for the lock", 300)
             assert not applying.done(), applying.result()
         done = applying.result()

@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.lab.applying import REPOSITORY, apply
+from tests.lab.process import until
 
 
 def start(folder, inventory):
@@ -19,28 +19,22 @@ def start(folder, inventory):
 
 
 def wait_for(folder, action, deadline=180):
-    until = time.monotonic() + deadline
-    while time.monotonic() < until:
-        for events in (folder / "state").glob("runs/*/events.jsonl"):
-            seen = [
-                json.loads(line)
-                for line in events.read_text().splitlines()
-                if line.startswith("{") and line.endswith("}")
-            ]
-            tasks = {event["task"] for event in seen if event["event"] == "task" and event["action"] == action}
-            if any(event["event"] in {"begin", "retry"} and event["task"] in tasks for event in seen):
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"no {action} within {deadline} s")
+
+    def begun():
+        lines = [line for path in folder.glob("state/runs/*/events.jsonl") for line in path.read_text().splitlines()]
+        seen = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        tasks = {event["task"] for event in seen if event["event"] == "task" and event["action"] == action}
+        return any(event["event"] in {"begin", "retry"} and event["task"] in tasks for event in seen)
+
+    until(begun, f"a task of {action}", deadline)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_same_command_resumes(lab_hosts, lab_inventory, wishes, tmp_path, how):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], wishes)
-    first = start(tmp_path, inventory)
-    wait_for(tmp_path, "gpu_packages")
+def test_the_same_command_resumes(lab, wishes, how):
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="t4")
+    first = start(lab.folder, inventory)
+    wait_for(lab.folder, "gpu_packages")
     first.send_signal(how)
     out, err = first.communicate(timeout=90)
     if how is not signal.SIGKILL:
@@ -48,9 +42,9 @@ def test_the_same_command_resumes(lab_hosts, lab_inventory, wishes, tmp_path, ho
         outcome = json.loads(out)["hosts"][host.name]
         assert outcome["state"] == "interrupted"
         assert outcome["failed_at"]
-    again = apply(tmp_path, inventory, "--verify", "never").well()
+    again = apply(lab.folder, inventory, "--verify", "never").well()
     assert again.hosts[host.name]["state"] == "done"
     assert "nvidia-dkms-580-open" in host.ssh("dpkg-query", "-W").stdout
     assert host.ssh("dpkg", "--audit").stdout == ""
-    third = apply(tmp_path, inventory, "--verify", "never")
+    third = apply(lab.folder, inventory, "--verify", "never")
     assert third.hosts[host.name]["state"] == "unchanged", third.out

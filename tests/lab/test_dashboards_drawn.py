@@ -13,7 +13,8 @@ import pytest
 from gpusetup.monitoring.rules import dashboards
 from tests.lab.browser import BROWSER
 from tests.lab.picture import of_png
-from tests.lab.prometheus import Exporter, running, until
+from tests.lab.process import until
+from tests.lab.prometheus import Exporter, running
 from tests.lab.test_monitoring import NEW, OLD, SMI, written  # noqa: F401 - a fixture
 
 SECTION = re.compile(r"<section ([^>]*)>(.*?)</section>", re.DOTALL)

@@ -11,9 +11,9 @@ from gpusetup.verify.checks.smoke.desktop_renderer import item
 from tests.lab.applying import apply, gpusetup
 from tests.lab.browser import BROWSER, browser
 from tests.lab.lifecycle import stand_ins
-from tests.lab.moments import until
 from tests.lab.picture import of_png, of_xwd
 from tests.lab.plays import files_below, measured, packages
+from tests.lab.process import until
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/etc/udev/rules.d", "/etc/modprobe.d", "/usr/local")
 TOOLS = "apt-get update -qq && apt-get install -qq -y --no-install-recommends x11-apps x11-xserver-utils openssl"

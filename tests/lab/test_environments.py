@@ -2,38 +2,25 @@
 
 import json
 import re
-import zipfile
 
 import pytest
 
 from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.modules.test_venv import wheel
 
 WHEELS = "/srv/wheels"
 SERVE, TRAIN = "/opt/gpusetup-serve", "/opt/gpusetup-train"
 
 
-def stand_in(folder, name, version):
-    """A wheel of that name and version with nothing in it: the real ones are gigabytes."""
-    stem = f"{name.replace('-', '_')}-{version}"
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
-        about = f"{stem}.dist-info"
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        wheel.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{about}/RECORD", "")
-
-
 def stand_ins_for(folder, lines):
-    """Wheels that fulfil the lines of a requirements file: pins, and limits that something must be below."""
+    """Empty wheels that fulfil the lines of a requirements file: pins, and limits that something must be below."""
     for line in lines:
         pin = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[.*\])?==(\S+)", line)
         limit = re.fullmatch(r"([A-Za-z0-9._-]+)<(\d+)\.(\d+)", line)
-        if pin:
-            stand_in(folder, pin[1], pin[2])
-        elif limit:
-            stand_in(folder, limit[1], f"{limit[2]}.{int(limit[3]) - 1}.1")
+        if pin or limit:
+            name, version = pin.groups() if pin else (limit[1], f"{limit[2]}.{int(limit[3]) - 1}.1")
+            wheel(folder, name.replace("-", "_"), version)
 
 
 def python_actions(told):

@@ -8,7 +8,8 @@ from gpusetup.monitoring.files import files
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
 from tests.lab.plays import files_below, packages
-from tests.lab.prometheus import Exporter, running, until
+from tests.lab.process import until
+from tests.lab.prometheus import Exporter, running
 
 SETTINGS = ("/etc/gpusetup", "/etc/systemd/system", "/etc/default", "/usr/local/lib")
 ANSWER = (

@@ -7,16 +7,15 @@ import pytest
 from tests.lab.applying import apply, gpusetup
 from tests.lab.harm import BUILD_ERROR, break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
-from tests.lab.plays import files_below, packages
+from tests.lab.plays import packages, present
 
 
 @pytest.mark.slow
 def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
-    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
     old, new = lock(lab.folder, "570"), lock(lab.folder, "580")
     apply(lab.folder, inventory, "--lock", old).well()
-    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    before = present(host, *CONFIGURATION)
     held = host.ssh("apt-mark", "showhold").stdout
 
     override = break_build(host, json.loads(new.read_text())["stack"]["driver"]["version"])
@@ -26,8 +25,7 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
     assert BUILD_ERROR in told["note"], told
     assert "the host has its previous packages" in told["note"], told
     assert told["hint"], told
-    assert packages(host) == before
-    assert files_below(host, *CONFIGURATION) == files_before
+    assert present(host, *CONFIGURATION) == before
     assert host.ssh("apt-mark", "showhold").stdout == held
     assert drift(lab.folder, inventory)[1] == {}, "it stands on what was applied before, whole"
     assert "570." in host.ssh("nvidia-smi").stdout
@@ -44,8 +42,7 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
 
 @pytest.mark.slow
 def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(lab):
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="t4")
     old, new = lock(lab.folder, "570", "t4"), lock(lab.folder, "580", "t4")
     apply(lab.folder, inventory, "--lock", old).well()
     before = packages(host)

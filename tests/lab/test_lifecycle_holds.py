@@ -82,8 +82,7 @@ def pins(host):
 @pytest.mark.slow
 def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
     """Ubuntu's own archive ↔ NVIDIA's repository, names with the branch ↔ a pinning package, open ↔ proprietary, and away."""
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
     for source, branch in (
         ("distro", "570"),

@@ -1,14 +1,13 @@
 """Planted secrets: a vault, its password, a sudo password and a proxy's password are nowhere but where they were put."""
 
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.lab.applying import Answer, gpusetup
+from tests.lab.applying import Answer, gpusetup, vault
 from tests.lab.lifecycle import lock, stand_ins
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
@@ -39,18 +38,6 @@ def listening():
         thread.join()
 
 
-def vaulted(folder):
-    """Write the vault beside the inventory: the proxy with its password, and a value of the site's own."""
-    vault = folder / "group_vars" / "all" / "vault.yml"
-    vault.parent.mkdir(parents=True)
-    vault.write_text(f"gpusetup_proxy: http://user:{PROXY}@10.77.0.1:9\nsite_token: {TOKEN}\n")
-    key = folder / "key"
-    key.write_text(VAULT + "\n")
-    argv = [sys.executable, "-m", "ansible", "vault", "encrypt", "--vault-password-file", str(key), str(vault)]
-    subprocess.run(argv, check=True, capture_output=True)
-    key.unlink()
-
-
 def holding(secret, *places):
     """The files below some places that hold a secret."""
     found = subprocess.run(
@@ -62,11 +49,10 @@ def holding(secret, *places):
 @pytest.mark.slow
 def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab.inventory(
-        [host],
-        stand_ins(lab.repositories, ansible_user="ops", gpusetup_driver="580.*", gpusetup_no_proxy='["10.77.0.1"]'),
-    )
-    vaulted(lab.folder)
+    wish = {"ansible_user": "ops", "gpusetup_driver": "580.*", "gpusetup_no_proxy": '["10.77.0.1"]'}
+    inventory = lab.inventory([host], stand_ins(lab.repositories, **wish))
+    place = lab.folder / "group_vars/all/vault.yml"
+    vault(place, f"gpusetup_proxy: http://user:{PROXY}@10.77.0.1:9\nsite_token: {TOKEN}\n", VAULT)
     asked = ("-K", "--ask-vault-pass", "--format", "json")
     answers: list[Answer] = []
     older = lock(lab.folder, "570", "t4")
@@ -86,8 +72,7 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab):
         host.break_packages("nvidia-utils-570", "fail")
         failed = run("apply", inventory, "--lock", older)
         assert failed.code == 7, failed.out + failed.err
-    vault = lab.folder / "group_vars" / "all" / "vault.yml"
-    assert vault.read_text().startswith("$ANSIBLE_VAULT")
+    assert place.read_text().startswith("$ANSIBLE_VAULT")
 
     assert any(b"ansible" in line for line in heard), "somebody listened"
     journal = host.ssh("journalctl", "--no-pager", "-o", "cat").stdout

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from gpusetup.monitoring.files import files
-from tests.lab.prometheus import NEXT, Exporter, program, running, until
+from tests.lab.process import until
+from tests.lab.prometheus import NEXT, Exporter, program, running
 
 OLD = """
 DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-aa",modelName="NVIDIA H100 80GB HBM3",Hostname="n1"} 97

@@ -1,28 +1,15 @@
 """A newer Python than the host's own comes with the stack: chosen by plan, installed by the roles, used, taken away."""
 
 import json
-import zipfile
 
 import pytest
 
 from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import play
+from tests.modules.test_venv import wheel
 
 TINY = "gpusetup_lab_tiny"
-
-
-def tiny_wheel(folder):
-    """A distribution that says which Python imports it: frameworks are gigabytes."""
-    about, name = f"{TINY}-1.dist-info", TINY.replace("_", "-")
-    folder.mkdir(parents=True)
-    with zipfile.ZipFile(folder / f"{TINY}-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{TINY}.py", "import sys\nprint(sys.version_info[:2])\n")
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
-        wheel.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{about}/RECORD", f"{TINY}.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
 
 
 @pytest.mark.slow
@@ -47,7 +34,8 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     assert nowhere.code == 5, nowhere.out
     assert nowhere.hosts[host.name]["refusals"][0]["reference"] == "GS-334"
 
-    tiny_wheel(host.path("/srv/wheels"))
+    host.path("/srv/wheels").mkdir(parents=True)  # it says which Python imports it: frameworks are gigabytes
+    wheel(host.path("/srv/wheels"), TINY, "1", "import sys\nprint(sys.version_info[:2])\n")
     variables |= {"gpu_python_requirements": [f"{TINY.replace('_', '-')}==1"], "gpu_python_find_links": "/srv/wheels"}
     play("apply", inventory, variables).well()
     assert host.ssh("rpm", "-q", "python3.12", "python3.12-pip").returncode == 0

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from tests.lab.harm import packages_locked
-from tests.lab.moments import installing, until
-from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
+from tests.lab.moments import installing
+from tests.lab.plays import nvidia_on_debian, package, packages, play, present
+from tests.lab.process import until
 
 CONFIGURATION = (
     "/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/profile.d", "/etc/ld.so.conf.d",
@@ -24,8 +25,7 @@ def state(host):
 
 @pytest.mark.slow
 def test_from_nothing_up_down_and_back(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour="debian12", machine="t4")
     cuda = {
         "gpu_cuda_packages": [
             package("cuda-toolkit-12-9", "12.9.*"),
@@ -36,11 +36,10 @@ def test_from_nothing_up_down_and_back(lab):
         "gpu_cuda_roots": [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in ("12.9", "13.0")],
         "gpu_cuda_default": "12.9",
     }
-    packages_before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    before = present(host, *CONFIGURATION)
 
     play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda), "--check", "--diff").well()
-    assert packages(host) == packages_before
-    assert files_below(host, *CONFIGURATION) == files_before
+    assert present(host, *CONFIGURATION) == before
 
     play("apply", inventory, nvidia_on_debian(lab.repositories, **cuda)).well()
     assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
@@ -71,8 +70,7 @@ def test_from_nothing_up_down_and_back(lab):
     assert "blacklist nouveau" in host.path("/etc/modprobe.d/gpusetup-nouveau.conf").read_text()
 
     play("remove", inventory, {"gpu_package_manager": "apt"}).well()
-    assert packages(host) == packages_before
-    assert files_below(host, *CONFIGURATION) == files_before
+    assert present(host, *CONFIGURATION) == before
     assert host.ssh("apt-mark", "showhold").stdout == ""
     assert "blacklist" not in host.path("/boot/grub/grub.cfg").read_text()
     assert not host.path("/var/lib/gpusetup").exists()
@@ -80,8 +78,7 @@ def test_from_nothing_up_down_and_back(lab):
 
 
 def test_a_first_apply_needs_few_operations(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour="debian12", machine="t4")
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
     first = play("apply", inventory, wanted).well()
     assert "reboot pending: nouveau is loaded" in first.text
@@ -94,9 +91,8 @@ def test_a_first_apply_needs_few_operations(lab):
 
 
 def test_what_is_wrong_is_refused_before_anything_changes(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
-    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    host, inventory = lab.one(flavour="debian12", machine="t4")
+    before = present(host, *CONFIGURATION)
     good = nvidia_on_debian(lab.repositories)
     (source,) = good["gpu_repo_sources"]
 
@@ -105,8 +101,7 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab):
         assert done.code == 2, done.text
         for words in says:
             assert words in done.text
-        assert packages(host) == before
-        assert files_below(host, *CONFIGURATION) == files_before
+        assert present(host, *CONFIGURATION) == before
 
     wrong = {**source["key"], "fingerprints": [lab.repositories.wrong_fingerprint]}
     refused("GS-445", lab.repositories.fingerprint, gpu_repo_sources=[{**source, "key": wrong}])
@@ -120,11 +115,11 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab):
     refused("GS-472", gpu_preflight_space_mb={"/boot": 100_000_000})
 
 
-def test_a_transitional_package_is_caught(lab_hosts, lab_inventory):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+def test_a_transitional_package_is_caught(lab):
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
     wanted = {"gpu_driver_packages": [package("nvidia-driver-570")], "gpu_driver_version": "570.211.01"}
-    done = play("apply", lab_inventory([host]), {"gpu_package_manager": "apt", **wanted})
+    done = play("apply", lab.inventory([host]), {"gpu_package_manager": "apt", **wanted})
     assert done.code == 2
     assert "GS-468" in done.text
     assert "belongs to branch 580, not 570" in done.text
@@ -132,15 +127,13 @@ def test_a_transitional_package_is_caught(lab_hosts, lab_inventory):
 
 
 def test_a_build_that_fails_leaves_the_host_as_it_was(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
-    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    host, inventory = lab.one(flavour="debian12", machine="t4")
+    before = present(host, *CONFIGURATION)
     host.break_packages("dkms-build", "fail")
     done = play("apply", inventory, nvidia_on_debian(lab.repositories))
     assert done.code == 2
     assert "the host has its previous packages" in done.text
-    assert packages(host) == before
-    assert files_below(host, *CONFIGURATION) == files_before
+    assert present(host, *CONFIGURATION) == before
     host.break_packages("dkms-build", "")
     assert play("apply", inventory, nvidia_on_debian(lab.repositories)).code == 0, (
         "the same command works once the cause is gone"
@@ -148,8 +141,7 @@ def test_a_build_that_fails_leaves_the_host_as_it_was(lab):
 
 
 def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour="debian12", machine="t4")
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
     host.break_packages("nvidia-smi", "sleep 12")
     controller = subprocess.Popen(
@@ -175,8 +167,7 @@ play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 
 
 def test_a_lock_is_waited_for_and_its_holder_named(lab):
-    (host,) = lab.hosts(flavour="debian12", machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour="debian12", machine="t4")
     with packages_locked(host):
         done = play("apply", inventory, nvidia_on_debian(lab.repositories, gpu_packages_lock_timeout=3))
         assert done.code == 2

@@ -13,8 +13,7 @@ from tests.lab.plays import nvidia_on_el, play
     [("rocky9-like", False), pytest.param("rocky9-dnf5-like", True, marks=pytest.mark.long)],
 )
 def test_apply_upgrade_downgrade_remove(flavour, holds_itself, lab):
-    (host,) = lab.hosts(flavour=flavour, machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour=flavour, machine="t4")
     before = rpms(host)
     able = host.ssh("dnf", "versionlock", "list", check=False).returncode == 0
     assert able == holds_itself, "dnf 4's plugin is a package of its own, dnf 5 has it built in"
@@ -35,8 +34,7 @@ def test_apply_upgrade_downgrade_remove(flavour, holds_itself, lab):
 
 
 def test_a_wrong_key_is_refused(lab):
-    (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
-    inventory = lab.inventory([host])
+    host, inventory = lab.one(flavour="rocky9-like", machine="t4")
     before = rpms(host)
     wanted = nvidia_on_el(lab.repositories)
     for source in wanted["gpu_repo_sources"]:

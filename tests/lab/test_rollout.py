@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.lab.applying import apply
-from tests.lab.moments import installing, until
+from tests.lab.moments import installing
 from tests.lab.plays import packages
+from tests.lab.process import until
 
 
 def states(answer):
@@ -17,18 +18,18 @@ def states(answer):
 
 
 @pytest.mark.long
-def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory, wishes, tmp_path):
+def test_a_canary_stops_the_rollout_and_resume_goes_on(lab, wishes):
     """One host, then the rest; drained and given back by a command of our own."""
     like = {"flavour": "ubuntu2404-like", "machine": "t4"}
-    first, second, third = lab_hosts(a=like, b=like, c=like)
-    inventory = lab_inventory([first, second, third], wishes)
-    calls, hook = tmp_path / "calls", tmp_path / "hook"
+    first, second, third = lab.hosts(a=like, b=like, c=like)
+    inventory = lab.inventory([first, second, third], wishes)
+    calls, hook = lab.folder / "calls", lab.folder / "hook"
     hook.write_text(f'#!/bin/sh\necho "$*" >>{calls}\n')
     hook.chmod(0o755)
     how = ("--batch", "1,50%", "--drain", f"{hook} drain {{node}}", "--undrain", f"{hook} undrain {{node}}")
 
     first.break_packages("dkms-build", "fail")
-    stopped = apply(tmp_path, inventory, *how)
+    stopped = apply(lab.folder, inventory, *how)
     assert stopped.code == 7, stopped.out + stopped.err
     assert states(stopped) == {first.name: "failed", second.name: "not-started", third.name: "not-started"}
     assert calls.read_text().splitlines() == [f"drain {first.name}"]
@@ -37,7 +38,7 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
 
     first.break_packages("dkms-build", "")
     calls.unlink()
-    resumed = apply(tmp_path, inventory, "--resume", *how[2:]).well()
+    resumed = apply(lab.folder, inventory, "--resume", *how[2:]).well()
     assert set(states(resumed).values()) == {"done"}
     assert "batch 1 of 3: 1 host" in resumed.err
     said = calls.read_text().splitlines()
@@ -45,20 +46,19 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
     assert sorted(said) == sorted(
         f"{word} {host.name}" for word in ("drain", "undrain") for host in (first, second, third)
     )
-    assert apply(tmp_path, inventory, "--resume").code == 3
+    assert apply(lab.folder, inventory, "--resume").code == 3
 
 
 @pytest.mark.slow
-def test_programs_on_the_gpu_are_waited_for(lab_hosts, lab_inventory, wishes, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], wishes)
-    apply(tmp_path, inventory).well()
+def test_programs_on_the_gpu_are_waited_for(lab, wishes):
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="t4")
+    apply(lab.folder, inventory).well()
     before = packages(host)
     host.ssh("touch", "/dev/nvidia0", "/dev/nvidiactl")
     host.ssh("systemd-run", "--quiet", "--unit=training", "sh", "-c", "exec sleep 600 3</dev/nvidia0")
     inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
 
-    busy = apply(tmp_path, inventory)
+    busy = apply(lab.folder, inventory)
     assert busy.code == 9, busy.out + busy.err
     outcome = busy.hosts[host.name]
     assert outcome["state"] == "postponed"
@@ -67,29 +67,28 @@ def test_programs_on_the_gpu_are_waited_for(lab_hosts, lab_inventory, wishes, tm
     assert host.ssh("systemctl", "is-active", "training").stdout.strip() == "active"
 
     with subprocess.Popen([*host.ssh_argv(), "sleep 25; systemctl stop training"]):
-        waited = apply(tmp_path, inventory, "--busy-wait", "5")
+        waited = apply(lab.folder, inventory, "--busy-wait", "5")
     assert waited.code == 0, waited.out + waited.err
     assert states(waited) == {host.name: "done"}
 
 
 @pytest.mark.slow
-def test_two_applies_never_meet(lab_hosts, lab_inventory, wishes, tmp_path):
+def test_two_applies_never_meet(lab, wishes):
     """Two people at one controller, then two controllers."""
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], wishes)
+    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="t4")
     host.break_packages("nvidia-utils-580", "sleep 150")
-    other = tmp_path / "other"
+    other = lab.folder / "other"
     other.mkdir()
     changed = inventory.with_name("other.ini")
     changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
     with (
-        subprocess.Popen(_command(inventory), env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as one,
+        subprocess.Popen(_command(inventory), env=_environment(lab.folder), stdout=subprocess.PIPE, text=True) as one,
         ThreadPoolExecutor() as pool,
     ):
         until(lambda: installing(host) or one.poll() is not None, "the package step", 300)
         assert one.poll() is None, one.communicate()
         elsewhere = pool.submit(apply, other, changed)
-        beside = apply(tmp_path, inventory)
+        beside = apply(lab.folder, inventory)
         assert beside.code == 5, beside.out + beside.err
         assert beside.document["error"]["reference"] == "GS-403"
         refused = elsewhere.result()

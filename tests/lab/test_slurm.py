@@ -9,9 +9,9 @@ import pytest
 
 from gpusetup.cli.main import main
 from tests.lab.applying import apply
-from tests.lab.moments import until
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
+from tests.lab.process import until
 from tests.lab.slurm import Slurm
 
 pytestmark = pytest.mark.slow

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.process import until
+
 STAND_IN = Path(__file__).parents[1] / "fixtures/nvml/stand_in.c"
 TOLD = """\
 * count 1
@@ -111,10 +113,8 @@ def test_a_host_that_hangs_is_shown_so_and_the_other_goes_on(hosts, lab_inventor
     assert watch.end() == 130
     for host in hosts:
         assert watch.connections(host.address) == []
-        deadline = time.monotonic() + 10
-        while host.ssh("pgrep", "-u", "guest", "python", check=False).returncode == 0:
-            assert time.monotonic() < deadline, "the reader outlived its connection"
-            time.sleep(0.2)
+        reads = ("pgrep", "-u", "guest", "python")
+        until(lambda: host.ssh(*reads, check=False).returncode, "the reader ends with its connection", 10)  # noqa: B023
 
 
 def test_a_host_that_is_cut_off_drops_and_comes_back(hosts, lab_inventory, watching):

@@ -36,8 +36,7 @@ def stands(host, version):
 
 def test_one_hosts_whole_life(lab):
     """Looked at, applied, again, up, down where a script fails, rolled back, mended, updated by others, removed."""
-    (host,) = lab.hosts(flavour="leap15-like", machine="t4")
-    inventory = lab.inventory([host], stand_ins(lab.repositories))
+    host, inventory = lab.one(stand_ins(lab.repositories), flavour="leap15-like", machine="t4")
     untouched = rpms(host), files_below(host, *CONFIGURATION), arguments(host)
 
     def asked(version, *words):
@@ -99,8 +98,9 @@ def test_one_hosts_whole_life(lab):
 
 
 def test_what_somebody_else_locked_is_not_moved(lab):
-    (host,) = lab.hosts(flavour="leap15-like", machine="t4")
-    inventory = lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver=f"=={OLDER}"))
+    host, inventory = lab.one(
+        stand_ins(lab.repositories, gpusetup_driver=f"=={OLDER}"), flavour="leap15-like", machine="t4"
+    )
     url = lab.repositories.url("opensuse15")
     host.ssh(
         "zypper", "-n", "--no-gpg-checks", "--plus-repo", url, "install", "--oldpackage", "nvidia-modprobe=580.159.04-1"

@@ -5,6 +5,7 @@ import json
 import pytest
 from ansible.module_utils import basic
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.transactions import Site
 
@@ -28,6 +29,12 @@ def shelf(tmp_path_factory):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     return Site.alone(tmp_path / "state", monkeypatch)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """A host's record."""
+    return Ledger(str(tmp_path / "state"))
 
 
 @pytest.fixture

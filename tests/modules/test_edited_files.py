@@ -22,11 +22,6 @@ def path(tmp_path):
     return tmp_path / "etc/docker/daemon.json"
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    return Ledger(str(tmp_path / "state"))
-
-
 @pytest.mark.parametrize("edited", [EDITED, SQUEEZED])
 def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger, path, edited):
     ledger.write(str(path), OURS)

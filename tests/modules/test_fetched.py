@@ -6,12 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 
+from tests.lab.process import until
 from tests.modules.stand_ins import replace, write
 
 SOURCE, PINS = "etc/apt/sources.list.d/gpusetup-cuda.sources", "etc/apt/preferences.d/pins"
@@ -162,11 +162,7 @@ def test_apt_fetches_itself_while_somebody_updates_the_lists(left, host):
 
 def test_what_nobody_takes_deletes_itself(left):
     fetched.leave(str(left), [])
-    for _ in range(100):
-        if not left.exists():
-            return
-        fetched.time.sleep(0.1)
-    pytest.fail(f"{left} is still there")
+    until(lambda: not left.exists(), "it is gone", 20)
 
 
 def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left, tmp_path):
@@ -218,13 +214,8 @@ def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(tmp
     fetched.sweep()
     assert folder.is_dir() == (stage == "wait")
     if stage == "wait":
-        until = time.monotonic() + 20
-        waiting = set()
-        while not waiting and time.monotonic() < until:  # the kernel shows the words of a new program a moment late
-            waiting = {os.getpgid(int(name)) for name in os.listdir("/proc") if name.isdigit() and waits(name, folder)}
-        [leader] = waiting
+        waiting = lambda: {os.getpgid(int(pid)) for pid in os.listdir("/proc") if pid.isdigit() and waits(pid, folder)}  # noqa: E731
+        until(waiting, "the kernel shows the words of a new program, a moment late", 20)
+        [leader] = waiting()
         os.killpg(leader, signal.SIGKILL)  # it and its sleep; it leads a session of its own
-        while folder.exists() and time.monotonic() < until:
-            fetched.sweep()
-            time.sleep(0.05)
-        assert not folder.exists()
+        until(lambda: fetched.sweep() or not folder.exists(), "it is swept", 20)

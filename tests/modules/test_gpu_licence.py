@@ -37,11 +37,6 @@ def test_granted_is_every_gpu(states, granted):
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(str(tmp_path / "state"))
-
-
-@pytest.fixture
 def places(monkeypatch, tmp_path):
     """The token, the settings, and the settings at each restart."""
     token, conf, restarts = tmp_path / "etc/ClientConfigToken/ours.tok", tmp_path / "etc/gridd.conf", []

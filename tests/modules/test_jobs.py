@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
+from tests.lab.process import until
 from tests.modules.stand_ins import refused
 
 
@@ -42,9 +43,7 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
 def test_an_answer_nobody_fetched_is_given_once(tmp_path):
     jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: (time.sleep(0.3), {"number": 1})[1], 0)
     told = jobs.Job(str(tmp_path), "x", {}).status_path
-    until = time.monotonic() + 20
-    while (files.read_json(told) or {}).get("state") != "done" and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: (files.read_json(told) or {}).get("state") == "done", "it has an answer", 20)
     again = jobs.Job(str(tmp_path), "x", {})
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 1}
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}

@@ -14,11 +14,6 @@ from tests.modules.stand_ins import refused, write
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(str(tmp_path / "state"))
-
-
-@pytest.fixture
 def path(tmp_path):
     return tmp_path / "etc/mirror.list"
 

@@ -12,7 +12,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service
 
-from tests.modules.stand_ins import refused
+from tests.modules.stand_ins import refused, replace
 
 ANNA = {"controller": "desk", "user": "anna", "run": "run-1", "home": "aa", "alive": ["run-1"]}
 BERT = {"controller": "lab", "user": "bert", "run": "run-9", "home": "bb", "alive": ["run-9"]}
@@ -41,8 +41,7 @@ def clock(monkeypatch, tmp_path):
     clock = Clock()
     boot.write_text("first\n")
     clock.sleep(0.0)
-    monkeypatch.setattr(owner, "_UPTIME", str(uptime))
-    monkeypatch.setattr(owner, "_BOOT_ID", str(boot))
+    replace(monkeypatch, owner, _UPTIME=str(uptime), _BOOT_ID=str(boot))
     monkeypatch.setattr(owner.time, "sleep", clock.sleep)
     return clock
 

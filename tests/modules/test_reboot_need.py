@@ -96,8 +96,7 @@ def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(run_module, 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):
     unit, starts = tmp_path / "system/gpusetup-resume.service", tmp_path / "system/multi-user.target.wants/it.service"
-    monkeypatch.setattr(gpu_reboot_stage, "UNIT", str(unit))
-    monkeypatch.setattr(gpu_reboot_stage, "STARTS", str(starts))
+    replace(monkeypatch, gpu_reboot_stage, UNIT=str(unit), STARTS=str(starts))
     ledger = Ledger(str(tmp_path / "state"))
     for _time in range(2):
         gpu_reboot_stage.stage(ledger, ["gpusetup", "apply"])

@@ -20,7 +20,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.stand_ins import refused, write
+from tests.modules.stand_ins import refused, replace, write
 
 OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
 THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
@@ -196,8 +196,7 @@ class TestTheSourcesOfBefore:
 
             return answer
 
-        monkeypatch.setattr(process, "output", at_these(host.output))
-        monkeypatch.setattr(process, "stream", at_these(host.stream))
+        replace(monkeypatch, process, output=at_these(host.output), stream=at_these(host.stream))
         return host
 
     def replaced(self, site, etc, name):

@@ -55,8 +55,7 @@ def test_of_headers_side_by_side_one_goes_or_both(monkeypatch):
     for going in (rows[:1], rows):
         text = '<install-summary packages-to-change="1"><to-remove>' + "".join(going) + "</to-remove></install-summary>"
         host = zypper.Zypper()
-        monkeypatch.setattr(host, "architecture", lambda: "x86_64")
-        monkeypatch.setattr(host, "installed", lambda: there)
+        replace(monkeypatch, host, architecture=lambda: "x86_64", installed=lambda: there)
         monkeypatch.setattr(host, "_ask", lambda _words, _env, text=text: (0, text))
         gone = list(there)[: len(going)]
         plan = planning.plan_for(host, [], gone, there)
