@@ -34,6 +34,7 @@ from typing import Any, Dict, List, Sequence, Set
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    files,
     followers,
     params,
     process,
@@ -64,11 +65,8 @@ def is_among(node: str, own: Set[str]) -> bool:
 
 def has_channels() -> bool:
     """Return whether the loaded driver has IMEX channels."""
-    try:
-        with open(DEVICES, encoding="utf-8", errors="replace") as stream:
-            return bool(re.search(r"^\s*\d+ nvidia-caps-imex-channels$", stream.read(), re.MULTILINE))
-    except OSError:
-        return False
+    devices = files.read_text(DEVICES) or ""
+    return bool(re.search(r"^\s*\d+ nvidia-caps-imex-channels$", devices, re.MULTILINE))
 
 
 def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:

@@ -79,7 +79,7 @@ def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
     """Delete the token and restore the settings; return whether that changed anything."""
     changed = [path for path in (TOKEN, SETTINGS) if ledger.restore(path)]
     if start and is_behind(env):
-        restart(env)
+        systemd.restart(UNIT, env, "GS-430")
     return bool(changed)
 
 
@@ -94,24 +94,16 @@ def others() -> List[str]:
     return sorted(f"{TOKENS}/{name}" for name in names if name.endswith(".tok") and f"{TOKENS}/{name}" != TOKEN)
 
 
-def restart(env: Dict[str, str]) -> None:
-    code, _out, error = process.output(["systemctl", "restart", UNIT], env, 60)
-    if code:
-        raise HostFailure(
-            "GS-430", f"{UNIT} did not start", error.strip(), systemd.last_words(UNIT, env), "journalctl -u " + UNIT
-        )
-
-
 def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str]:
     """Have the daemon request its licence; if none is granted, restore and use the earlier token and settings."""
     try:
-        restart(env)
+        systemd.restart(UNIT, env, "GS-430")
         return wait(env, seconds)
     except HostFailure:
         for path in (TOKEN, SETTINGS):
             ledger.restore(path, "previous")
         if is_behind(env):
-            restart(env)
+            systemd.restart(UNIT, env, "GS-430")
         raise
 
 

@@ -182,7 +182,7 @@ def record_recovery(folder: str, done: Dict[str, Any]) -> None:
         done,
         time=time.time(),
         uptime=float((files.read_text("/proc/uptime") or "0").split()[0]),
-        boot=(files.read_text(smi.BOOT_ID) or "").strip(),
+        boot=owner.boot(),
     )
     files.write_json(path, [*(kept if isinstance(kept, list) else []), entry][-_KEPT:])
 

@@ -41,8 +41,8 @@ def places(monkeypatch, tmp_path):
     """The token, the settings, and the settings at each restart."""
     token, conf, restarts = tmp_path / "etc/ClientConfigToken/ours.tok", tmp_path / "etc/gridd.conf", []
     replace(monkeypatch, gpu_licence, TOKEN=str(token), SETTINGS=str(conf))
-    replace(monkeypatch, gpu_licence, restart=lambda _env: restarts.append(conf.read_text()))
-    monkeypatch.setattr(gpu_licence.systemd, "active_since", lambda *_words: 0.0)
+    restart = {"restart": lambda *_words: restarts.append(conf.read_text())}
+    replace(monkeypatch, gpu_licence.systemd, active_since=lambda *_words: 0.0, **restart)
     write(tmp_path, {"etc/gridd.conf": "# of the site\n"})
     return token, conf, restarts
 

@@ -139,16 +139,10 @@ def may_restart(runtime: str, policy: str, env: Dict[str, str]) -> bool:
 
 def restart(runtime: str, env: Dict[str, str], *, knows_nvidia: bool = True) -> None:
     """Restart a runtime; fail unless it starts and, if required, knows NVIDIA's runtime."""
-    code, _out, error = process.output(["systemctl", "restart", runtime], env, 120)
-    if code:
-        said = systemd.last_words(runtime, env)
-        raise HostFailure(
-            "GS-490", f"{runtime} did not start with its new configuration", error.strip(), said,
-            "journalctl -u " + runtime,
-        )  # fmt: skip
+    systemd.restart(runtime, env, "GS-490", " with its new configuration")
     if runtime != "docker" or not knows_nvidia:
         return
-    code, names, error = process.output(
+    code, names, _error = process.output(
         ["docker", "info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"], env, 60
     )
     if code == 0 and "nvidia" not in names.split():

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from ..gpu_judge import driver
 from ..gpu_probe import firmware
@@ -31,52 +31,45 @@ def mend(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> None:
     """Build the module for a kernel that lacks it although the packages are installed (the kernel came later)."""
-    if missing(machine, params) is not None:
-        _build(machine, params, env, tell, log)
-    problem = rebuild_signed(machine, params, env, tell, log)
-    if problem:
-        raise HostFailure("GS-456", problem, hint=_UNSIGNED)
-
-
-def _build(
-    machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
-) -> None:
     problem = missing(machine, params)
-    if not os.path.exists(_DKMS):
+    if problem is not None and not os.path.exists(_DKMS):
         raise HostFailure(
             "GS-456",
             f"the kernel module is missing: {problem}",
             hint="the packages are installed; is there a module package for this kernel?",
         )
-    for kernel in machine.wanted_kernels(params["kernels"]):
+    for kernel in machine.wanted_kernels(params["kernels"]) if problem is not None else ():
         tell("build", "building the kernel module for " + kernel)
         process.stream([_DKMS, "autoinstall", "-k", kernel], env, lambda _line: None, log=log)
         # DKMS trusts its own record: a deleted module still counts as installed.
-        _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
-        for name, version in nvidia_modules(told):
-            argv = [_DKMS, "install", "--force", "-m", name, "-v", version, "-k", kernel]
-            process.stream(argv, env, lambda _line: None, log=log)
+        _force(("install",), kernel, env, log)
     problem = missing(machine, params)
     if problem:
         raise HostFailure("GS-456", "the kernel module could not be built: " + problem)
+    problem = rebuild_signed(machine, params, env, tell, log)
+    if problem:
+        raise HostFailure("GS-456", problem, hint=_UNSIGNED)
+
+
+def _force(verbs: Iterable[str], kernel: str, env: Dict[str, str], log: Callable[[str], None]) -> None:
+    """Have DKMS build or install NVIDIA's modules for a kernel although its record says that they are."""
+    _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
+    for name, version in nvidia_modules(told):
+        for verb in verbs:
+            argv = [_DKMS, verb, "--force", "-m", name, "-v", version, "-k", kernel]
+            process.stream(argv, env, lambda _line: None, log=log)
 
 
 def rebuild_signed(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> Optional[str]:
     """Rebuild modules that DKMS signed with the wrong key; return what is still wrong."""
-    if not params["driver_version"]:
-        return None
-    for kernel in machine.wanted_kernels(params["kernels"]):
-        if signature_problem(machine, kernel) is None:
-            continue
-        tell("build", "building the kernel module for " + kernel + " again, to sign it")
-        _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
-        for name, version in nvidia_modules(told):
-            for verb in ("build", "install"):
-                argv = [_DKMS, verb, "--force", "-m", name, "-v", version, "-k", kernel]
-                process.stream(argv, env, lambda _line: None, log=log)
+    for kernel in machine.wanted_kernels(params["kernels"]) if params["driver_version"] else ():
         problem = signature_problem(machine, kernel)
+        if problem is not None:
+            tell("build", "building the kernel module for " + kernel + " again, to sign it")
+            _force(("build", "install"), kernel, env, log)
+            problem = signature_problem(machine, kernel)
         if problem:
             return problem
     return None

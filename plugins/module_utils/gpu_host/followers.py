@@ -13,7 +13,6 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..gpu_judge import gpudirect, names
 from ..gpu_probe import initramfs
 from . import boot_image, files, kernel_module, process, systemd
-from .failure import HostFailure
 from .machine import Machine
 
 MENUS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
@@ -165,11 +164,9 @@ class LockedMemory(Follower):
 
 def with_old_limit(env: Env) -> List[str]:
     """Return the services that were started before the limit of locked memory was lifted."""
-    wanted = ["systemctl", "show", "--property=Id,ActiveState,MainPID,LimitMEMLOCK"]
-    _code, text, _error = process.output(wanted + [name + ".service" for name in _HOLD_LIMITS], env, 30)
     found = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
+    units = [name + ".service" for name in _HOLD_LIMITS]
+    for fields in systemd.shown(units, "Id,ActiveState,MainPID,LimitMEMLOCK", env):
         pid = int(fields.get("MainPID") or 0)
         if fields.get("ActiveState") == "active" and fields.get("LimitMEMLOCK") == "infinity" and pid:
             found += [] if _unlimited(pid) else [fields["Id"].rpartition(".")[0]]
@@ -194,7 +191,4 @@ class Restart(Follower):
 
     def run(self) -> None:
         """Restart it; the caller proves that it works."""
-        code, _out, error = process.output(["systemctl", "restart", self.unit], self.env, 120)
-        if code:
-            said = systemd.last_words(self.unit, self.env)
-            raise HostFailure("GS-487", f"{self.unit} did not start", error.strip(), said, "journalctl -u " + self.unit)
+        systemd.restart(self.unit, self.env)

@@ -15,7 +15,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
-from . import files
+from . import files, owner
 from .failure import HostFailure, of_system
 
 Status = Dict[str, Any]
@@ -134,7 +134,7 @@ class Job:
                 "state": "running",
                 "pid": os.getpid(),
                 "born": _born(os.getpid()),
-                "boot": _boot_id(),
+                "boot": owner.boot(),
                 "started": time.time(),
                 "step": "start",
                 "message": "starting",
@@ -251,7 +251,7 @@ def _unfetched(status: Optional[Status]) -> bool:
 
 def alive(status: Status) -> bool:
     """Return whether the process that wrote a status still runs, in this boot."""
-    return status.get("boot") == _boot_id() and _born(status.get("pid")) == status.get("born") is not None
+    return status.get("boot") == owner.boot() and _born(status.get("pid")) == status.get("born") is not None
 
 
 def _born(pid: Optional[int]) -> Optional[str]:
@@ -261,10 +261,6 @@ def _born(pid: Optional[int]) -> Optional[str]:
         return None if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return None
-
-
-def _boot_id() -> str:
-    return (files.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
 def _redirect(log_path: str) -> None:

@@ -1,7 +1,7 @@
 """Package wishes, package sets and plans, independent of the package manager."""
 
 import re
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ..gpu_judge import versions
 from .failure import HostFailure
@@ -131,6 +131,14 @@ def stub(name: str, version: str, driver_version: str) -> Optional[str]:
         f"{name} {version} belongs to branch {found[0]}, not {major}: "
         "a transitional package that would switch the host to another branch"
     )
+
+
+def stubs(wishes: Iterable[Wish], params: Dict[str, Any]) -> Iterator[Tuple[Wish, str]]:
+    """Yield the driver's packages that would switch the host to another branch, each with the reason."""
+    for wish in wishes:
+        reason = stub(wish["name"], wish["version"], params["driver_version"])
+        if reason and wish["name"] in params["driver_packages"]:
+            yield wish, reason
 
 
 def forbidden(

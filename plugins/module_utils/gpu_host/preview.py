@@ -51,6 +51,7 @@ class Preview:
         self.findings: List[Dict[str, str]] = []
         self.machine = Machine(params["simulated_root"])
         self.folder = ""
+        self.record: Dict[str, Any] = {}
         self.fetched: Optional[List[str]] = None
         self.way = way_back.NOTHING
         self.leaving: List[str] = []
@@ -62,9 +63,6 @@ class Preview:
         fields = failure.fields
         text = "; ".join(part for part in (fields["message"], fields["context"], fields["note"]) if part)
         self.find("refuse", identity, text, fields["hint"], fields["reference"])
-
-    def _record(self, host: Any) -> Dict[str, Any]:
-        return lost.state(self.params["state_dir"], self.machine.host, host.held())
 
     def run(self) -> Dict[str, Any]:
         """Return {"findings", "candidates", "transaction", "kernels", …}."""
@@ -101,7 +99,7 @@ class Preview:
         plain.require()
         installed = plain.installed()
         wishes, removals = planning.wanted(self.params, installed, plain.architecture())
-        record = self._record(plain)
+        record = self.record = lost.state(self.params["state_dir"], self.machine.host, plain.held())
         wishes += planning.lost(self.params, installed, record, wishes)
         todo = packages.unmet(wishes, installed)
         answer["installed"] = {
@@ -114,7 +112,7 @@ class Preview:
             hint = "set gpu_driver_replace_runfile to remove it first with its own uninstaller; this cannot be undone"
             self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
         asked = self.params["candidates"]
-        host = self._repositories(answer, record) if todo or removals or asked else None
+        host = self._repositories(answer) if todo or removals or asked else None
         if host is not None:
             try:
                 if wishes or removals:
@@ -157,7 +155,7 @@ class Preview:
 
     # repositories
 
-    def _repositories(self, answer: Dict[str, Any], record: Dict[str, Any]) -> Optional[planning.Manager]:
+    def _repositories(self, answer: Dict[str, Any]) -> Optional[planning.Manager]:
         """Write the sources into the temporary folder, fetch and verify the lists; None if a source is refused."""
         layout = sources.Layout(self.folder)
         known = known_sources(self.machine.host)
@@ -185,7 +183,9 @@ class Preview:
         pins = sources.preferences(self.params["pins"], layout)
         for path, (content, mode) in pins.items():
             files.write_atomically(path, content, mode)
-        self.leaving = sources.obsolete(record["files"], signers | {path.replace(self.folder, "", 1) for path in pins})
+        self.leaving = sources.obsolete(
+            self.record["files"], signers | {path.replace(self.folder, "", 1) for path in pins}
+        )
         for entry in (
             sources.conflicts(ours, known, self.params["replace"], signers) if self.params["manager"] == "apt" else []
         ):
@@ -198,7 +198,7 @@ class Preview:
         trouble = self._refresh(host) if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
-        self._order(ours, record["listed"])
+        self._order(ours, self.record["listed"])
         return host
 
     def _order(self, ours: List[Dict[str, Any]], before: Dict[str, str]) -> None:
@@ -280,10 +280,13 @@ class Preview:
     ) -> None:
         wishes = wishes + planning.needed_to_hold(host, self.params)
         exact = planning.resolve(host, wishes, optional=self.params["optional"])
-        self._stubs(host, exact)
+        for wish, reason in packages.stubs(exact, self.params):
+            said = host.description(wish["name"], wish["version"])
+            text = reason + (f" ({said})" if said else "")
+            self.find("refuse", "stub", text, "request that branch by its own name", "GS-468")
         answer["transaction"] = plan = planning.plan_for(host, exact, removals, installed)
         answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
-        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self._record(host)["brought"])
+        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.record["brought"])
         if extra:
             hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
@@ -292,7 +295,7 @@ class Preview:
             text = "the transaction installs another kernel: " + ", ".join(new_kernels)
             self.find("warn", "new-kernel", text, "it boots next")
         self.way = way_back.check(self, host, plan, installed)
-        ours = set(self._record(host)["holds"])
+        ours = set(self.record["holds"])
         foreign = sorted(planning.held_and_moving(host, plan) - ours)
         if foreign:
             self.find(
@@ -302,22 +305,6 @@ class Preview:
                 "release them first (apt-mark unhold, dnf versionlock delete, zypper removelock)",
                 "GS-469",
             )
-
-    def _stubs(self, host: planning.Manager, exact: List[Wish]) -> None:
-        names = set(self.params["driver_packages"])
-        for wish in exact:
-            if wish["name"] not in names:
-                continue
-            reason = packages.stub(wish["name"], wish["version"], self.params["driver_version"])
-            if reason:
-                said = host.description(wish["name"], wish["version"])
-                self.find(
-                    "refuse",
-                    "stub",
-                    reason + (f" ({said})" if said else ""),
-                    "request that branch by its own name",
-                    "GS-468",
-                )
 
     # the machine
 

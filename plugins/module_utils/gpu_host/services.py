@@ -23,11 +23,8 @@ def full_name(name: str) -> str:
 
 def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
     """Return {unit: {"exists", "state", "enabled", "active", "failed", "link"}} with one call."""
-    asked = "--property=Id,LoadState,UnitFileState,ActiveState,FragmentPath"
-    _code, text, error = process.output(["systemctl", "show", asked, *units], env, 30)
     found = {}
-    for block, unit in zip(re.split(r"\n\s*\n", text.strip()), units):
-        fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
+    for fields, unit in zip(systemd.shown(units, "Id,LoadState,UnitFileState,ActiveState,FragmentPath", env), units):
         found[unit] = {
             "exists": fields.get("LoadState") == "loaded",
             "state": fields.get("UnitFileState", ""),
@@ -37,7 +34,7 @@ def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]
             "link": _wanted_link(fields.get("FragmentPath", ""), unit),
         }
     if len(found) != len(units):
-        raise HostFailure("GS-487", "systemd does not answer", ", ".join(units), error.strip())
+        raise HostFailure("GS-487", "systemd does not answer", ", ".join(units), hint="systemctl show says why")
     return found
 
 

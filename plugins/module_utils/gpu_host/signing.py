@@ -6,7 +6,6 @@ import hashlib
 import os
 import random
 import re
-import subprocess
 from typing import Dict, Optional, Tuple
 
 from ..gpu_probe import firmware
@@ -140,22 +139,9 @@ class Enrolment:
 
 
 def _hash(password: str, env: Dict[str, str]) -> str:
-    """Return the crypt(3) SHA-512 hash of a password, which is passed through a pipe, never as an argument."""
-    try:
-        child = subprocess.Popen(
-            ["openssl", "passwd", "-6", "-stdin"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-        )
-        text, error = child.communicate(password.encode("ascii") + b"\n", timeout=30)
-    except (OSError, subprocess.SubprocessError) as problem:
-        raise HostFailure(
-            "GS-494", "openssl cannot hash the one-time password", str(problem), hint="install openssl"
-        ) from problem
-    if child.returncode:
-        raise HostFailure(
-            "GS-494", "openssl cannot hash the one-time password", "", error.decode("utf-8", "replace").strip()
-        )
-    return text.decode("ascii").strip() + "\n"
+    """Return the crypt(3) SHA-512 hash of a password, which is never an argument."""
+    code, text, error = process.output(["openssl", "passwd", "-6", "-stdin"], env, 30, password + "\n")
+    if code:
+        said = error.strip()
+        raise HostFailure("GS-494", "openssl cannot hash the one-time password", "", said, "install openssl")
+    return text.strip() + "\n"

@@ -25,10 +25,23 @@ def last_words(unit: str, env: Env) -> str:
     return process.output(argv, env, 20)[1].strip()[-900:]
 
 
+def shown(units: Sequence[str], properties: str, env: Env) -> List[Dict[str, str]]:
+    """Return these properties of each unit."""
+    text = process.output(["systemctl", "show", "--property=" + properties, *units], env, 30)[1]
+    return [dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE)) for block in re.split(r"\n\s*\n", text.strip())]
+
+
+def restart(unit: str, env: Env, reference: str = "GS-487", how: str = "") -> None:
+    """Restart a unit; fail with the end of its journal if it does not start."""
+    code, _out, error = process.output(["systemctl", "restart", unit], env, _SECONDS)
+    if code:
+        said = last_words(unit, env)
+        raise HostFailure(reference, f"{unit} did not start{how}", error.strip(), said, "journalctl -u " + unit)
+
+
 def active_since(unit: str, env: Env) -> Optional[float]:
     """Return since when a unit is active, by this host's clock; None if it is not."""
-    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", unit]
-    fields = dict(re.findall(r"^(\w+)=(.*)$", process.output(argv, env, 30)[1], re.MULTILINE))
+    (fields,) = shown([unit], "ActiveState,ActiveEnterTimestampMonotonic", env)
     if fields.get("ActiveState") != "active":
         return None
     return time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
@@ -38,11 +51,11 @@ def read_again(units: Sequence[str], env: Env) -> None:
     """Have systemd reload if the files of one of these units have changed since, or are new to it."""
     if not units:
         return
-    text = process.output(["systemctl", "show", "--property=LoadState,NeedDaemonReload", *units], env, 30)[1]
-    told = zip(units, re.split(r"\n\s*\n", text.strip()))
-    new = any("LoadState=not-found" in block and os.path.exists(os.path.join(FOLDER, unit)) for unit, block in told)
-    if new or "NeedDaemonReload=yes" in text:
-        read_all_again(env)
+    for unit, fields in zip(units, shown(units, "LoadState,NeedDaemonReload", env)):
+        new = fields.get("LoadState") == "not-found" and os.path.exists(os.path.join(FOLDER, unit))
+        if new or fields.get("NeedDaemonReload") == "yes":
+            read_all_again(env)
+            return
 
 
 def read_all_again(env: Env) -> None:

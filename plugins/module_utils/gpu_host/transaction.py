@@ -192,7 +192,9 @@ class Transaction:
             self.job.log("refresh: " + line)
         wishes = wishes + planning.needed_to_hold(self.host, self.params)
         exact = planning.resolve(self.host, wishes, trouble, self.params["optional"])
-        self._refuse_stubs(exact)
+        for _wish, reason in packages.stubs(exact, self.params):
+            hint = "nothing was changed; request that branch by its own name, or use another source"
+            raise HostFailure("GS-468", reason, hint=hint)
         self.job.tell("simulate", "checking the transaction")
         plan = planning.plan_for(self.host, exact, removals, installed)
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.ledger.state["brought"])
@@ -273,18 +275,6 @@ class Transaction:
             time.sleep(pause)
             self.host.refresh()
         return left or ["it exited with an error"], tail
-
-    def _refuse_stubs(self, exact: List[Wish]) -> None:
-        version = self.params["driver_version"]
-        names = set(self.params["driver_packages"])
-        for wish in exact:
-            reason = packages.stub(wish["name"], wish["version"], version) if wish["name"] in names else None
-            if reason:
-                raise HostFailure(
-                    "GS-468",
-                    reason,
-                    hint="nothing was changed; request that branch by its own name, or use another source",
-                )
 
     def _release(self, plan: Plan) -> None:
         """Release our holds on the packages that move, or all of them if nothing is to be held; fail on a hold of

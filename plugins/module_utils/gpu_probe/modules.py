@@ -81,7 +81,7 @@ def carries(host: LiveHost, release: str, name: str) -> bool:
 
 
 def listing(host: LiveHost, release: str) -> List[str]:
-    """Return the paths of a kernel's GPU modules: from modules.dep, and files added by later builds."""
+    """Return the paths of a kernel's GPU modules: those that modprobe takes, by modules.dep, before all others."""
     folder = next((item.format(release) for item in _FOLDERS if host.kind(item.format(release)) == "folder"), None)
     if folder is None:
         return []
@@ -90,7 +90,7 @@ def listing(host: LiveHost, release: str) -> List[str]:
     branches = ["kernel/" + name for name in host.names(folder + "/kernel", "nvidia-*")]
     for place in ["updates/dkms", "extra", "updates", "kernel/drivers/video", "extra/nvidia", *branches]:
         found += [f"{folder}/{place}/{name}" for name in host.names(folder + "/" + place, "nvidia*.ko*")]
-    return sorted({path for path in found if host.exists(path)})
+    return [path for path in dict.fromkeys(found) if host.exists(path)]
 
 
 def _gpu_paths(text: str) -> str:

@@ -102,6 +102,14 @@ def test_the_compiler_of_the_kernel(text, compiler):
     assert kernels._compiler(text) == compiler
 
 
+@pytest.mark.parametrize("taken", ["updates/dkms", "kernel/nvidia-580"])
+def test_of_two_modules_the_one_that_modprobe_takes_counts(machine, taken):
+    for place in ("updates/dkms", "kernel/nvidia-580"):
+        machine.put(f"/lib/modules/{NINE}/{place}/nvidia.ko")
+    machine.put(f"/lib/modules/{NINE}/modules.dep", f"{taken}/nvidia.ko: x\n")
+    assert modules.find(machine.host(), NINE)["path"] == f"/lib/modules/{NINE}/{taken}/nvidia.ko"
+
+
 @pytest.mark.parametrize(
     ("licence", "flavour"),
     [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("MODULE_LICENSE_UNKNOWN", "proprietary")],

@@ -159,3 +159,11 @@ def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp
             writer.wait()
         assert path.read_text() == text
         assert {item.name for item in tmp_path.iterdir()} <= {LOOK.FILE, LOOK.FILE + ".new"}
+
+
+def test_a_link_in_a_folder_of_others_leads_the_writer_nowhere(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(LOOK, "look", list)
+    (tmp_path / "theirs").write_text("kept")
+    (tmp_path / (LOOK.FILE + ".new")).symlink_to(tmp_path / "theirs")
+    assert LOOK.main(["--folder", str(tmp_path)]) == 1
+    assert ((tmp_path / "theirs").read_text(), "symbolic links" in capsys.readouterr().err) == ("kept", True)

@@ -65,7 +65,7 @@ def write(folder: str, text: str) -> None:
     """Write the file atomically: readers see the old one or the new one, never a part."""
     path = os.path.join(folder, FILE)
     beside = path + ".new"  # node_exporter reads only *.prom
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     with os.fdopen(handle, "w") as stream:
         os.fchmod(stream.fileno(), 0o644)
         stream.write(text)
