@@ -161,6 +161,16 @@ def test_a_collector_that_writes_nothing_and_an_exporter_that_does_not_answer_ar
     call("nvidia_gpu_exporter", listen=listen, fails=said)
 
 
+def test_a_umask_that_closes_all_to_others_closes_none_of_our_folders(call, host):
+    before = os.umask(0o077)
+    try:
+        call("textfile")
+    finally:
+        os.umask(before)
+    folders = [path for path in (host / "usr/local").rglob("*") if path.is_dir()]
+    assert {oct(path.stat().st_mode & 0o777) for path in folders} == {"0o755"}
+
+
 def test_none_takes_away_all_of_it_and_another_takes_its_place(call, host, answering):
     assert call("dcgm", check=True, listen="127.0.0.1:9400", dcgm="4.6.0")["changed"]  # before its package is there
     assert left(host) == []

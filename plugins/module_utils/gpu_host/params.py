@@ -1,6 +1,7 @@
 """Argument specifications shared by several modules, and their conversion into plain parameters."""
 
 import contextlib
+import os
 import re
 import weakref
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Union
@@ -208,8 +209,10 @@ def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") ->
 def plain(module: Any) -> Dict[str, Any]:
     """Return the module's parameters and those of the host, whose network settings are joined under `network`.
 
-    Every module gets its parameters here, so that no password in an address is shown.
+    Every module gets its parameters here, so that no password in an address is shown, and that what it makes is open to
+    others as far as its own mode says: hardened hosts have a umask with which nobody but root could use it.
     """
+    os.umask(0o022)
     params = {key: value for key, value in module.params.items() if key != "host"}
     host = module.params["host"]
     params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
