@@ -216,9 +216,9 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
     pending: List[str] = []
     gone = unwanted_runtimes(asked["runtimes"], ledger)
     for runtime in gone:
-        wrote = [ledger.restore(path) for path in containers.SETTINGS[runtime]]
-        changed = changed or any(wrote)
-        if any(wrote) and runs(runtime, env):
+        wrote = ledger.arrange(dict.fromkeys(containers.SETTINGS[runtime]))
+        changed = changed or bool(wrote)
+        if wrote and runs(runtime, env):
             pending.append(runtime)
     if gone and not asked["runtimes"]:
         return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
@@ -230,12 +230,9 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
         raise HostFailure("GS-490", "nvidia-ctk is missing", hint=hint)
     wishes = {name: configured(name, tool, env) for name in asked["runtimes"] if name in containers.SETTINGS}
     for runtime, wish in wishes.items():  # write only after nvidia-ctk has succeeded for all of them
-        wrote = [
-            ledger.restore(path) if content is None else ledger.write(path, content)
-            for path, content in sorted(wish.items())
-        ]
-        changed = changed or any(wrote)
-        if behind(runtime, ledger, env) or (any(wrote) and check and runs(runtime, env)):
+        wrote = ledger.arrange(wish)
+        changed = changed or bool(wrote)
+        if behind(runtime, ledger, env) or (wrote and check and runs(runtime, env)):
             pending.append(runtime)
     if asked["cdi"] or "podman" in asked["runtimes"]:
         changed = cdi.keep_described(ledger, tool, env, check) or changed

@@ -102,10 +102,7 @@ def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
         folder = next((place for place in MODULES if os.path.isdir(place)), MODULES[0])
         wanted = {os.path.join(folder, "cuda", root["version"] + ".lua"): _MODULE.format(**root) for root in roots}
     ours = [os.path.join(place, "cuda") for place in MODULES]
-    written = [path for path in ledger.state["files"] if os.path.dirname(path) in ours]
-    changed = [ledger.restore(path) for path in sorted(written) if path not in wanted]
-    changed += [ledger.write(path, text) for path, text in sorted(wanted.items())]
-    return any(changed)
+    return bool(ledger.arrange(wanted, lambda path: os.path.dirname(path) in ours))
 
 
 def linker_is_behind() -> bool:
@@ -136,15 +133,11 @@ def main() -> None:
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)
         changed = write_modules(ledger, module.params["roots"]) or changed
-        if root:
-            changed = ledger.write(PROFILE, _SHELL.format(version=root["version"])) or changed
-            libraries = ledger.write(LINKER, f"# Written by gpusetup.\n{LINK}/lib64\n")
-        else:
-            changed = ledger.restore(PROFILE) or changed
-            libraries = ledger.restore(LINKER)
+        shell, linker = _SHELL.format(**root or {"version": ""}), f"# Written by gpusetup.\n{LINK}/lib64\n"
+        changed = bool(ledger.arrange({PROFILE: root and shell, LINKER: root and linker})) or changed
         if not module.check_mode and linker_is_behind():
             process.output(["ldconfig"], env)
-    module.exit_json(changed=bool(changed or libraries), path=root["path"] if root else "", diff=ledger.diffs)
+    module.exit_json(changed=changed, path=root["path"] if root else "", diff=ledger.diffs)
 
 
 if __name__ == "__main__":

@@ -81,8 +81,7 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
             "every machine of a domain has the same list, and is on it",
             "add this host's own address to gpusetup_imex (gpu_imex_nodes)",
         )  # fmt: skip
-    listed = ledger.write(names.IMEX_NODES, names.imex_nodes(nodes))
-    made = ledger.write(names.IMEX_UNIT, names.imex_unit(channels))
+    made = ledger.arrange({names.IMEX_NODES: names.imex_nodes(nodes), names.IMEX_UNIT: names.imex_unit(channels)})
     ready = has_channels()
     pending: List[str] = [] if ready else ["IMEX starts with the driver, at the next boot"]
     restart = followers.Restart(SERVICE, [names.IMEX_NODES], env)
@@ -95,17 +94,17 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
         if restart.due() or not services.look([SERVICE], env)[SERVICE]["active"]:
             raise HostFailure("GS-487", SERVICE + " did not start with its new list", "", "",
                               "journalctl -u nvidia-imex; nvidia-imex-ctl -N")  # fmt: skip
-    return {"changed": bool(changed or listed or made), "pending": pending}
+    return {"changed": bool(changed or made), "pending": pending}
 
 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
     """Restore the state before the first configuration."""
     units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
     changes: List[Any] = list(services.take_down(ledger, env, units))
-    changes += [ledger.restore(path) for path in (names.IMEX_NODES, names.IMEX_UNIT)]
+    changes += ledger.arrange(dict.fromkeys((names.IMEX_NODES, names.IMEX_UNIT)))
     if not check:
         systemd.read_again([os.path.basename(names.IMEX_UNIT)], env)
-    return any(changes)
+    return bool(changes)
 
 
 SPEC = {

@@ -48,15 +48,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 
-def configure(ledger: Ledger, options: Dict[str, Any], load: List[str]) -> bool:
-    """Write the configuration; return whether it changed."""
-    changed = False
-    for path, content in kernel_module.configuration(options, load).items():
-        wrote = ledger.write(path, content) if content else ledger.restore(path)
-        changed = wrote or changed
-    return changed
-
-
 def settle_images(machine: Machine, request: Dict[str, Any], before: Dict[str, str]) -> List[str]:
     """Update the images that contain the module, which is loaded with the options in its image; return them."""
     if not request["options"] and not before:
@@ -91,7 +82,7 @@ def main() -> None:
         ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
         before, options = kernel_module.written(), request["options"]
         dropped = {name: value for name, value in before.items() if name not in options}
-        changed = configure(ledger, options, request["load"])
+        changed = bool(ledger.arrange(kernel_module.configuration(options, request["load"])))
         changed = bool(settle_images(machine, request, before)) or changed
         facts = machine.facts()
         reasons, waits = driver.reboot_reasons(facts, wish), waiting(machine, request, dropped)

@@ -51,10 +51,7 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
     """Apply the settings; return {"changed", "pending", "reboot"}."""
     env = process.environment()
     configuration({}, modules)  # fails on invalid module names
-    changed = []
-    for path, text in gpudirect.files(stack, modules, p2pdma).items():
-        if ledger.write(path, text) if text is not None else ledger.restore(path):
-            changed.append(path)
+    changed = ledger.arrange(gpudirect.files(stack, modules, p2pdma))
     changed += _cufile(ledger, p2pdma)
     gone = gpudirect.OPTIONS in changed and not p2pdma
     kernels = machine.wanted_kernels([])  # their images contain NVMe's module
@@ -73,14 +70,14 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
 
 def _cufile(ledger: Ledger, p2pdma: bool) -> List[str]:
     if not p2pdma:
-        return [gpudirect.CUFILE] if ledger.restore(gpudirect.CUFILE) else []
+        return ledger.arrange({gpudirect.CUFILE: None})
     text = gpudirect.switched_on(files.read_text(gpudirect.CUFILE))
     if text is None:
         raise HostFailure(
             "GS-440", "cuFile's settings cannot be read", gpudirect.CUFILE, "it is not the JSON that NVIDIA ships",
             'fix it, or write "use_pci_p2pdma": true into its "properties" yourself',
         )  # fmt: skip
-    return [gpudirect.CUFILE] if ledger.write(gpudirect.CUFILE, text) else []
+    return ledger.arrange({gpudirect.CUFILE: text})
 
 
 def _load(modules: Sequence[str], env: Dict[str, str]) -> List[str]:

@@ -39,7 +39,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, owner, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.gpu_users import who
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.gpu_users import refuse_busy
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
@@ -71,15 +71,7 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
     if refused is not None:
         raise HostFailure("GS-422", "a reset is not possible: " + refused[0], ", ".join(addresses),
                           "nothing was changed", refused[1])  # fmt: skip
-    mine = [gpu for gpu in gpus if gpu["address"] in addresses]
-    users = who(mine, env)
-    if users:
-        names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
-        raise HostFailure(
-            "GS-423", "programs use GPUs that need a reset: " + names, ", ".join(addresses),
-            "gpusetup ends no program; nothing was changed",
-            "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
-        )  # fmt: skip
+    refuse_busy([gpu for gpu in gpus if gpu["address"] in addresses], env, "GS-423", "that need a reset")
     watchers = Stopped(driver.FOR_RESET, env, Ledger(folder, check))
     if not check:
         with watchers:

@@ -119,10 +119,7 @@ def main() -> None:
         ledger = Ledger(request["state_dir"], module.check_mode)
         wanted = definitions(request) if not module.check_mode else preview(request)
         changes = dict(switched_off(request, wanted), **enabled(request))
-        for path in sorted(wanted):
-            content, mode = wanted[path]
-            if ledger.write(path, content, mode):
-                written.append(path)
+        written += ledger.arrange(wanted)
         for path, text in sorted(changes.items()):
             if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)

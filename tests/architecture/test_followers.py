@@ -10,7 +10,7 @@ import gpusetup
 
 ROOT = Path(gpusetup.__file__).parent.parent
 PROGRAMS = {"systemctl", "udevadm", "ldconfig", "update-grub", "grub2-mkconfig", "update-initramfs", "dracut"}
-CHANGES = {"write", "restore", "delete", "link", "change", "undo", "take_down", "put_back", "bring_up"}
+CHANGES = {"write", "restore", "delete", "link", "change", "undo", "take_down", "put_back", "bring_up", "arrange"}
 """What answers whether it changed something."""
 
 

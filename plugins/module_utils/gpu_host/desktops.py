@@ -204,7 +204,7 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     pages = [page_of(user) for user in wish.users]
     units = ([X_UNIT] if wish.backend == "x" else []) + [unit_of(user) for user in wish.users] + pages
     changed = forget(ledger, env, check, keep=[*units, *wanted, *_secrets(wish.users)])
-    written = [path for path in sorted(wanted) if ledger.write(path, *wanted[path])]
+    written = ledger.arrange(wanted)
     made = [user for user in wish.users if _password(ledger, user, env, check)]
     if check:
         return {"changed": bool(changed or written or made), "pending": []}
@@ -225,8 +225,7 @@ def forget(ledger: Ledger, env: Dict[str, str], check: bool, keep: Sequence[str]
     """Remove what an earlier apply set up and nobody wants now."""
     ours = [unit for unit in ledger.state["services"] if unit.startswith("gpusetup-desktop-") and unit not in keep]
     changes: List[Any] = list(services.take_down(ledger, env, ours))
-    places = [path for path in sorted(ledger.state["files"], reverse=True) if _is_ours(path) and path not in keep]
-    back = [path for path in places if ledger.restore(path)]
+    back = ledger.arrange({}, lambda path: _is_ours(path) and path not in keep)
     if not check:
         systemd.read_again([*ours, *systemd.units_of(back)], env)
         _permissions(env)

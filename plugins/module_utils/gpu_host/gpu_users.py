@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import driver
 from . import files, process
+from .failure import HostFailure
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
@@ -18,6 +19,18 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
         if len(cells) == 3 and cells[1].isdigit() and mine:
             found.setdefault(int(cells[1]), os.path.basename(cells[2]))
     return sorted((pid, name) for pid, name in found.items() if not name.startswith(driver.PROCESSES))
+
+
+def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], reference: str, which: str) -> None:
+    """Fail before any change while a program uses one of these GPUs."""
+    users = who(gpus, env)
+    if users:
+        names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
+        raise HostFailure(
+            reference, f"programs use GPUs {which}: {names}", ", ".join(gpu["address"] for gpu in gpus),
+            "gpusetup ends no program; nothing was changed",
+            "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
+        )  # fmt: skip
 
 
 def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:

@@ -61,6 +61,19 @@ class Ledger(Journal):
         self.save()
         return True
 
+    def arrange(self, wanted: Mapping[str, Any], ours: Callable[[str], bool] = lambda _path: False) -> List[str]:
+        """Write files, given as content or (content, mode), and restore those that are not wanted: the ones without a
+        content and all other recorded ones that are `ours`; return the paths that changed.
+        """
+        asked = {
+            path: text if isinstance(text, tuple) else (text,) for path, text in wanted.items() if text is not None
+        }
+        going = {
+            path for path in (*self.state["files"], *wanted) if path not in asked and (path in wanted or ours(path))
+        }
+        gone = [path for path in sorted(going, reverse=True) if self.restore(path)]
+        return gone + [path for path in sorted(asked) if self.write(path, *asked[path])]
+
     def mend_by(self, path: str, hint: str) -> None:
         """Record the command that repairs this file, if no apply writes it."""
         if path in self.state["files"]:

@@ -12,7 +12,7 @@ from ..gpu_probe import mig as probe
 from . import process
 from .failure import HostFailure
 from .files import locked
-from .gpu_users import who
+from .gpu_users import refuse_busy
 from .systemd import Stopped
 
 Env = Dict[str, str]
@@ -43,7 +43,7 @@ def _lay(wishes: Layouts, env: Env, check: bool, watchers: Stopped) -> Dict[str,
     if not todo or check:
         return {"changed": bool(todo), "found": found, "made": wanted, "reboot": []}
     if watchers.units:  # not at boot, when nobody uses a GPU yet
-        refuse_busy([gpus[address] for address in todo], env)
+        refuse_busy([gpus[address] for address in todo], env, "GS-438", "whose MIG layout changes")
     pending: Dict[str, str] = {}
     with watchers as stopped:
         try:
@@ -225,18 +225,3 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped)
         return "the GPUs have their old layout again"
     had = "; ".join(f"{address} had {judge.text_of(found[address])}" for address in lost)
     return "gpusetup could not restore all of it: " + had
-
-
-# --- who uses them ---------------------------------------------------------------------------------------------------
-
-
-def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Env) -> None:
-    """Fail before any change while a program uses one of these GPUs."""
-    users = who(gpus, env)
-    if users:
-        names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
-        raise HostFailure(
-            "GS-438", "programs use GPUs whose MIG layout changes: " + names, ", ".join(gpu["address"] for gpu in gpus),
-            "gpusetup ends no program; nothing was changed",
-            "end them, or wait for them (--busy-wait MINUTES), then run the same command again",
-        )  # fmt: skip

@@ -128,16 +128,14 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
     files = (_of_manager(made, order) if theirs else _of_ours(made, program)) if made else {}
     mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
-    old = [path for path in sorted(ledger.state["files"], reverse=True) if path.startswith(mine) and path not in files]
     unit, other = (MANAGER, os.path.basename(UNIT)) if theirs else (os.path.basename(UNIT), MANAGER)
     going = [name for name in ([other] if made else [unit, other]) if name in ledger.state["services"]]
     changed = bool(services.take_down(ledger, env, going))
-    changes = [ledger.restore(path) for path in old]
-    changes += [ledger.write(path, text) for path, text in sorted(files.items())]
+    changes = ledger.arrange(files, lambda path: path.startswith(mine))
     if not check:
         systemd.read_again([MANAGER, os.path.basename(UNIT)], env)
     # It only has to run at boot: the GPUs are divided already.
-    return (services.bring_up(ledger, [unit], False, env) if made else False) or changed or any(changes)
+    return (services.bring_up(ledger, [unit], False, env) if made else False) or changed or bool(changes)
 
 
 def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:

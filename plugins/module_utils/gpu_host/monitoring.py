@@ -258,9 +258,9 @@ def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[st
     for failure in obstacles(wish, env):
         raise failure
     texts = wanted_files(wish, env, collector)
-    moved = [ledger.write(path, text, mode) for path, (text, mode) in sorted(texts.items()) if not ledger.check]
+    moved = ledger.arrange(texts) if not ledger.check else []
     systemd.read_again(units(wish, env), env)
-    return any(moved)
+    return bool(moved)
 
 
 def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, env: Dict[str, str]) -> bool:
@@ -276,10 +276,7 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     folder = folder_of_unit()
     if folder and folder != wish.folder:
         changed = forget(folder, check) or changed
-    old = [path for path in sorted(ledger.state["files"]) if is_ours(path) and path not in texts]
-    moved = [ledger.restore(path) for path in old]
-    moved += [ledger.write(path, text, mode) for path, (text, mode) in sorted(texts.items())]
-    changed = changed or any(moved)
+    changed = bool(ledger.arrange(texts, is_ours)) or changed
     if check:
         return changed
     systemd.read_again(wanted, env)
