@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from gpusetup.cli.main import main
 from tests.awx_api import StandInAwx, awx_collection
+from tests.lab.process import run
 
 TOKEN = "t0ken-9c1f"
 
@@ -39,9 +39,7 @@ def configure(collections, handed, awx, **more):
         "CONTROLLER_OAUTH_TOKEN": TOKEN, "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "no_proxy": "*",
     }  # fmt: skip
     argv = [sys.executable, "-m", "ansible", "playbook", "configure.yml"]
-    return subprocess.run(
-        argv, cwd=handed / "awx", env=environment | more, capture_output=True, text=True, check=False, timeout=300
-    )
+    return run(argv, cwd=handed / "awx", env=environment | more, check=False, timeout=300)
 
 
 def test_awxs_own_modules_take_all_of_it_and_a_second_run_changes_nothing(collections, handed, awx):

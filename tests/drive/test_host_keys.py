@@ -16,6 +16,7 @@ import pytest
 from gpusetup.drive.argv import ansible_environment
 from gpusetup.drive.ssh import Key, authority, judge, kept, trusted, write
 from gpusetup.errors import BadInputError
+from tests.lab.process import run
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 KEYGEN = shutil.which("ssh-keygen")
@@ -80,15 +81,13 @@ def server():
 
 @pytest.fixture
 def ask(tmp_path):
-    def run(command, *words):
+    def call(*words):
         environment = dict(os.environ) | {"GPUSETUP_STATE": str(tmp_path / "state"), "HOME": str(tmp_path)}
-        done = subprocess.run(
-            [sys.executable, "-m", "gpusetup", command, *map(str, words), "--format", "json"],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        argv = [sys.executable, "-m", "gpusetup", *words, "--format", "json"]
+        done = run(argv, env=environment, cwd=tmp_path, check=False, timeout=900)
         return done.returncode, json.loads(done.stdout), done.stderr
 
-    return run
+    return call
 
 
 def inventory(folder, port, hosts=3):
@@ -172,10 +171,8 @@ def test_many_are_asked_at_once(tmp_path, server, ask):
 def test_fingerprints_are_read_as_they_come(tmp_path):
     key, other = make(tmp_path / "one"), make(tmp_path / "two")
     names = {"gpu1": "gpu1", "10.0.0.1": "gpu1", "gpu1.example": "gpu1", "gpu2": "gpu2"}
-    sshfp, shown = (
-        subprocess.run(["ssh-keygen", *words, "-f", tmp_path / "one.pub"], check=True, capture_output=True, text=True)
-        for words in (("-r", "gpu1.example."), ("-l",))
-    )
+    asked = (("-r", "gpu1.example."), ("-l",))
+    sshfp, shown = (run(["ssh-keygen", *words, "-f", tmp_path / "one.pub"]) for words in asked)
     for text in (
         sshfp.stdout, f"10.0.0.1,gpu1 {key.kind} {key.text}\n", f"gpu1 {shown.stdout}",
         f"gpu1 {key.fingerprint}\nnot-ours {other.fingerprint}\n",

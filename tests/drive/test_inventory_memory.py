@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 import pytest
 
 from gpusetup.drive.inventory_memory import InventoryMemory, _Reader, _Writer
+from tests.lab.process import run
 from tests.simulated_fleet import SimulatedFleet
 from tests.stored import stored
 
@@ -177,14 +178,11 @@ def test_a_run_asks_a_slow_inventory_once_however_many_processes_it_has(tmp_path
     state = tmp_path / "state"
     environment = dict(os.environ) | {"GPUSETUP_STATE": str(state), "GPUSETUP_SHARD_SIZE": "4"}
     words = ["--format", "json", *(["--verify", "never"] if command == "apply" else [])]
-    done = subprocess.run(
-        [sys.executable, "-m", "gpusetup", command, str(script), *words],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run([sys.executable, "-m", "gpusetup", command, script, *words], env=environment, check=False, timeout=900)
     assert len(json.loads(done.stdout)["hosts"]) == 12, done.stderr
-    (run,) = (state / "runs").iterdir()
-    log = (run / "ansible.log").read_text()
+    (folder,) = (state / "runs").iterdir()
+    log = (folder / "ansible.log").read_text()
     assert log.count("==== ") >= 3, "several processes"
     assert (tmp_path / "asked.log").read_text() == "x"
-    kept = [path for path in run.rglob("*") if path.is_file() and b"told-by-script" in path.read_bytes()]
+    kept = [path for path in folder.rglob("*") if path.is_file() and b"told-by-script" in path.read_bytes()]
     assert not kept, "what the inventory said is on no disk"

@@ -5,7 +5,6 @@ Plugins, collections and SDKs are the real ones; the clouds are answers in their
 
 import json
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from tests.inventories.answers import ROLES
 from tests.inventories.recorded import SECRETS, clouds
+from tests.lab.process import run
 from tests.simulated_fleet import SimulatedFleet
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples/inventories"
@@ -69,20 +69,14 @@ def case(request, tmp_path, monkeypatch):
 
 
 def gpusetup(environment, *words):
-    done = subprocess.run(
-        [sys.executable, "-m", "gpusetup", *map(str, words)],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run([sys.executable, "-m", "gpusetup", *map(str, words)], env=environment, check=False, timeout=900)
     return done, json.loads(done.stdout) if done.stdout.startswith("{") else {}
 
 
 def test_groups_addresses_and_failure_domains_are_what_the_guide_says(case):
     _, folder, groups, domains, _, environment = case
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible", "inventory", "-i", folder, "--list"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    argv = [sys.executable, "-m", "ansible", "inventory", "-i", folder, "--list"]
+    done = run(argv, env=environment, timeout=900)
     told = json.loads(done.stdout)
     hosts = told["_meta"]["hostvars"]
     assert sorted(hosts) == [*H100, *T4], done.stderr

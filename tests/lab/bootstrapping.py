@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 from tests.lab import network
 from tests.lab.host import Host
 from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, locked
+from tests.lab.process import run
 from tests.lab.repository.build import Repositories
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,9 +51,7 @@ def serve_bundle() -> Served:
         folder = REPOSITORIES / f"{FOLDER}-{_sources()[:16]}"
         if not (folder / "manifest.json").exists():
             argv = ["bundle", "--controller-only", "--out", str(folder), "--python", "3.11"]
-            subprocess.run(
-                [sys.executable, "-m", "gpusetup", *argv], cwd=ROOT, check=True, capture_output=True, timeout=900
-            )
+            run([sys.executable, "-m", "gpusetup", *argv], cwd=ROOT, timeout=900)
         folder.touch()
         for path in REPOSITORIES.glob(f"{FOLDER}-*"):
             if time.time() - path.stat().st_mtime > KEPT:
@@ -73,7 +71,7 @@ def _sources() -> str:
 def served_lock(name: str, wish: str = "driver==580.*", more: bytes = b"") -> tuple[str, str]:
     """Serve a lock, with something wrong at its end where that is asked for; return its address and the digest it should have."""
     argv = [sys.executable, "-m", "gpusetup", "lock", wish, "--gpu", "t4", "--os", "debian12"]
-    lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
+    lock = run(argv, cwd=ROOT).stdout.encode()
     (REPOSITORIES / name).write_bytes(lock + more)
     return f"{network.REPOSITORY_URL}/{name}", hashlib.sha256(lock).hexdigest()
 
@@ -99,9 +97,7 @@ def user_data(
         sys.executable, "-m", "gpusetup", "cloud-init", *wish, "--source", source or served.url,
         "--manifest", str(served.manifest), *settings, *words,
     ]  # fmt: skip
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run(argv, cwd=ROOT).stdout
 
 
 def seed(host: Host, text: str) -> None:

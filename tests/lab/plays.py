@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from gpusetup.content import host_code
 from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
+from tests.lab.process import run
 from tests.lab.repository.build import Repositories
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,9 +59,7 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"), "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
     }  # fmt: skip
-    done = subprocess.run(
-        [*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = run([*argv, *arguments], cwd=ROOT, env=environment, timeout=timeout, check=False)
     text = done.stdout + done.stderr
     return Played(
         text=text, code=done.returncode,

@@ -63,15 +63,6 @@ def test_a_mirror_that_is_down_or_lies(lab, wishes, fault, where, code):
     assert packages(host) == before
 
 
-def test_a_wrong_key_is_refused(lab, wishes):
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
-    before = packages(host)
-    wrong = {**wishes, "gpusetup_source_fingerprints": lab.repositories.wrong_fingerprint}
-    done = apply(lab.folder, lab.inventory([host], wrong))
-    assert done.code == 5, done.out
-    assert packages(host) == before
-
-
 def test_hostile_names_and_unknown_variables(lab, wishes):
     host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="none")
     owned = lab.folder / "owned"

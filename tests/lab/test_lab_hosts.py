@@ -29,16 +29,6 @@ def test_arguments_are_not_interpreted_by_the_remote_shell(host):
     assert host.ssh("printf", "%s|", "a b", "$(touch /tmp/x)", ";id").stdout == "a b|$(touch /tmp/x)|;id|"
 
 
-def test_another_host_key_is_refused(host, tmp_path):
-    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"])
-    kind, key, _ = (tmp_path / "key.pub").read_text().split(None, 2)
-    (tmp_path / "known_hosts").write_text(f"{host.address} {kind} {key}\n")
-    argv = [word.replace(str(KNOWN_HOSTS), str(tmp_path / "known_hosts")) for word in host.ssh_argv()]
-    done = run([*argv, "true"], check=False)
-    assert done.returncode == 255
-    assert "verification failed" in done.stderr.lower()
-
-
 def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host):
     subprocess.Popen(
         [*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL
@@ -59,28 +49,6 @@ def test_a_reboot_can_be_lost(host):
     assert not host.running
     host.lose_at_reboot(lost=False)
     host.power_on()
-
-
-def test_the_simulated_kernel_follows_the_hosts_files(host):
-    def takes_the_gpu():
-        return host.ssh("sh", "-c", "ls -d /sys/module/nouveau 2>/dev/null", check=False).stdout.strip()
-
-    assert takes_the_gpu(), "a new host with a GPU starts nouveau"
-    host.path("/etc/modprobe.d/blacklist-nouveau.conf").write_text("blacklist nouveau\n")
-    host.reboot()
-    assert takes_the_gpu(), "the initramfs was not rebuilt, so nouveau still starts from it"
-    host.ssh("update-initramfs", "-u")
-    host.reboot()
-    assert not takes_the_gpu()
-    host.path("/etc/modprobe.d/blacklist-nouveau.conf").unlink()
-    host.ssh("update-initramfs", "-u")
-    host.ssh(
-        "sed", "-i", 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="modprobe.blacklist=nouveau"/', "/etc/default/grub"
-    )
-    host.ssh("update-grub")
-    host.reboot()
-    assert "modprobe.blacklist=nouveau" in host.ssh("cat", "/proc/cmdline").stdout
-    assert not takes_the_gpu()
 
 
 def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts):

@@ -1,6 +1,5 @@
 """Planted secrets: a vault, its password, a sudo password and a proxy's password are nowhere but where they were put."""
 
-import subprocess
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from tests.lab.applying import Answer, gpusetup, vault
 from tests.lab.lifecycle import lock, stand_ins
+from tests.lab.process import run
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
 ON_THE_HOST = (
@@ -40,10 +40,8 @@ def listening():
 
 def holding(secret, *places):
     """The files below some places that hold a secret."""
-    found = subprocess.run(
-        ["grep", "-rlaF", "--devices=skip", "-e", secret, *places], capture_output=True, text=True, check=False
-    )
-    return found.stdout.splitlines()
+    argv = ["grep", "-rlaF", "--devices=skip", "-e", secret, *places]
+    return run(argv, check=False, timeout=900).stdout.splitlines()
 
 
 @pytest.mark.slow

@@ -5,13 +5,12 @@ The exporters are stand-ins: texts in the form of dcgm-exporter (both generation
 
 import json
 import re
-from subprocess import run as start
 
 import pytest
 import yaml
 
 from gpusetup.monitoring.files import files
-from tests.lab.process import until
+from tests.lab.process import run, until
 from tests.lab.prometheus import NEXT, Exporter, program, running
 
 OLD = """
@@ -67,20 +66,17 @@ def suite(request):
 
 
 def promtool(folder, *words, suite=""):
-    finished = start(
-        [program("promtool", suite), *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
-    )
+    finished = run([program("promtool", suite), *words], cwd=folder, timeout=600, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
 def test_promtool_and_amtool_accept_the_files(written, suite):
-    version = start([program("promtool", suite), "--version"], capture_output=True, text=True, check=False).stdout
+    version = run([program("promtool", suite), "--version"], check=False).stdout
     assert (int(re.search(r"version (\d+)", version)[1]) >= 3) == (suite == NEXT), version
     rules = ("rules/gpusetup-recording.yml", "rules/gpusetup-alerts.yml")
     promtool(written, "check", "rules", *rules, suite=suite)
     promtool(written, "check", "config", "prometheus-example.yml", suite=suite)
-    finished = start([program("amtool", suite), "check-config", "alertmanager-example.yml"], cwd=written, check=False)
-    assert finished.returncode == 0
+    run([program("amtool", suite), "check-config", "alertmanager-example.yml"], cwd=written)
 
 
 def test_every_alert_fires_and_is_silent_as_its_tests_say(written, suite):

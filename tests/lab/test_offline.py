@@ -14,6 +14,7 @@ from tests.lab.harm import break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
 from tests.lab.plays import files_below, packages
+from tests.lab.process import run
 
 BUILD = 3600
 """Seconds that a test waits for a compiled driver."""
@@ -35,10 +36,7 @@ def bundle_by(words, out, repositories, home):
     for name, value in (repositories.variables if repositories is not None else {}).items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
-    done = subprocess.run(
-        [*argv, "--out", str(out)], cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run([*argv, "--out", out], cwd=CHECKOUT, env=env, timeout=BUILD)
     said = dict(
         line.partition("#")[0].strip().split("=", 1)
         for line in done.stdout.splitlines()

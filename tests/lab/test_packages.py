@@ -18,6 +18,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from gpusetup.supply.cyclonedx import VERSION
 from tests.lab import machine
 from tests.lab.places import SIMULATED_ROOT
+from tests.lab.process import run
 from tests.lab.roots import ROOTS
 from tools.release.__main__ import PROGRAMS
 from tools.release.bills import SUFFIX
@@ -171,10 +172,7 @@ def test_an_image_is_built_listed_and_answers(lab_machine, tmp_path):
     environment = {"CONTAINERS_STORAGE_CONF": str(store), "BUILDAH_ISOLATION": "chroot", "HOME": str(tmp_path)}
 
     def buildah(*words):
-        done = subprocess.run(
-            ["buildah", *words], check=True, capture_output=True, text=True, env={**os.environ, **environment}
-        )
-        return done.stdout.strip()
+        return run(["buildah", *words], env={**os.environ, **environment}, timeout=900).stdout.strip()
 
     try:
         base = buildah("from", "scratch")
