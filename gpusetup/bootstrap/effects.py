@@ -20,7 +20,7 @@ from gpusetup.bootstrap.userdata import ETC, PER_BOOT, START, Config
 from gpusetup.bootstrap.web import Unfetched, fetch
 from gpusetup.content import host_code
 from gpusetup.drive.rundir import write_whole
-from gpusetup.drive.runner import Finished, run, stream
+from gpusetup.drive.runner import Finished, Process, end_of, run
 from gpusetup.errors import Exit
 from gpusetup.model import UNDECODED
 from gpusetup.model.lifecycle import Difference
@@ -219,7 +219,7 @@ class Effects:
             (printed.append if channel == "out" else self.log)(line)
 
         environment = {**os.environ, "GPUSETUP_STATE": str(HOME), "ANSIBLE_NOCOLOR": "1"}
-        done = stream([*argv, *words], env=environment, deadline=APPLY_DEADLINE, on_line=keep)
+        done = end_of(Process([*argv, *words], env=environment, deadline=APPLY_DEADLINE, on_line=keep))
         if done.interrupted:
             raise KeyboardInterrupt
         return done, answer.read_text("utf-8", "replace") if answer.exists() else "\n".join(printed)

@@ -27,6 +27,7 @@ from gpusetup.bootstrap.wheels import last_words, pip, target_environment, targe
 from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, NoStackError, UnreachableError
+from gpusetup.model import toml
 from gpusetup.model.lock import PipHashes, PipRequirements
 from gpusetup.resolve.variants import Machine, ordered, supported
 
@@ -143,14 +144,9 @@ def _compiled(
 
 def _lines(pylock: str, target: Target) -> list[str]:
     """Return uv's locked packages as requirement lines, without packages whose marker excludes the target."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     environment = target_environment(target.python, target.arch)
     lines = []
-    for item in tomllib.loads(pylock)["packages"]:
+    for item in toml(pylock)["packages"]:
         if "marker" in item and not Marker(item["marker"]).evaluate(environment):
             continue
         digests = [wheel["hashes"].get("sha256") for wheel in item.get("wheels", ())]

@@ -13,8 +13,7 @@ examples:
 from __future__ import annotations
 
 import re
-import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
@@ -25,7 +24,7 @@ from gpusetup.cli.grammar import tables
 from gpusetup.cli.plan import Progress, load_plan, refusal_lines, refusals_without_name, stack_line
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.components.record import record_of
-from gpusetup.drive.causes import common, counted, grouped, in_short
+from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.lifecycle import VERIFICATION
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from gpusetup.drive.playbook import Session
-    from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied as HostLock
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lifecycle import Applied, HostOutcome
@@ -90,79 +87,63 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """The answer's format and file."""
-
-    format: str
-    out: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """All settings of an apply, read once from the command line."""
-
-    inventory: str | None
-    planning: Planning
-    how: Applying
-    resume: bool
-    answer: Answer
-
-
 def run(arguments: argparse.Namespace) -> Exit:
     """Apply and report."""
     from gpusetup.cli.session import open_session, terminated_is_interrupted
+    from gpusetup.drive.rundir import state_home
     from gpusetup.matrix.load import matrix
+    from gpusetup.rollout.batches import stopped_rollout
+    from gpusetup.rollout.looks import plan_hosts
+    from gpusetup.rollout.waves import carry_out
 
-    asked = _asked(arguments)
+    planning = _planning(arguments)
+    keep: Literal["anew", "on"] = "on" if arguments.resume else "anew"
+    how = applying(arguments, keep=keep, verify=not planning.image)
     with terminated_is_interrupted():
-        applied = _apply(asked, open_session(arguments), matrix())
-    return answer(asked.answer, applied)
+        session = open_session(arguments)
+        if arguments.resume:
+            left = stopped_rollout(state_home(session.environment), arguments.inventory)
+            planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
+            output.say(f"continuing with {left.run}: {counted(len(left.hosts), 'host')} left")
+        applied = carry_out(how, plan_hosts(planning, session, matrix(), Progress()))
+    return answer(arguments, applied)
 
 
-def answer(how: Answer, applied: Applied) -> Exit:
+def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     """Print what was done and return the exit code."""
     from gpusetup.rollout.outcome import exit_of
 
-    output.write_answer(_answer_text(how, applied), how.out)
+    output.write_answer(_answer_text(arguments.format, applied), arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
 
-def _answer_text(how: Answer, applied: Applied) -> str:
-    if how.format == "json":
+def _answer_text(form: str, applied: Applied) -> str:
+    if form == "json":
         return output.json_text(applied)
-    if how.format == "html":
+    if form == "html":
         from datetime import datetime, timezone
 
         return applied_html(applied, datetime.now(timezone.utc))
     return output.painted(applied_text(applied))
 
 
-def applying(
-    arguments: argparse.Namespace, *, batch: str, keep: Literal["", "anew", "on"], verify: bool = True
-) -> Applying:
+def applying(arguments: argparse.Namespace, *, keep: Literal["", "anew", "on"], verify: bool = True) -> Applying:
     """Return how to carry out plans: the arguments of `add_batches` and `options.add_draining`, and these."""
-    from gpusetup.rollout.options import Applying, Freeing
+    from gpusetup.rollout.options import Applying
 
-    options.check_numbers(arguments, "max_fail", "max_fail_domain", "drain_wait", "busy_wait")
+    options.check_numbers(arguments, "max_fail", "max_fail_domain")
     return Applying(
         check=arguments.check,
         verify=arguments.verify if verify else "never",
-        batch=batch,
+        batch=arguments.batch,
         max_fail=arguments.max_fail,
         max_fail_domain=arguments.max_fail_domain,
         keep=keep,
-        freeing=Freeing(
-            drain=arguments.drain,
-            undrain=arguments.undrain,
-            via=arguments.drain_via,
-            drain_minutes=arguments.drain_wait,
-            busy_minutes=arguments.busy_wait,
-        ),
+        freeing=options.freeing(arguments),
     )
 
 
-def _asked(arguments: argparse.Namespace) -> Asked:
+def _planning(arguments: argparse.Namespace) -> Planning:
     from gpusetup.cli.lock import load_lock
     from gpusetup.rollout.batches import batches
     from gpusetup.rollout.options import Planning
@@ -179,30 +160,7 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     if planning.lock is None and (planning.keep_driver or planning.image):
         option = "--stage image" if planning.image else "--keep-driver"
         raise BadInputError("GS-346", f"{option} needs --lock", path=option)
-    if planning.image:
-        planning = replace(planning, wishes=replace(planning.wishes, reboot="never"))
-    keep: Literal["anew", "on"] = "on" if arguments.resume else "anew"
-    return Asked(
-        inventory=arguments.inventory,
-        planning=planning,
-        how=applying(arguments, batch=arguments.batch, keep=keep, verify=not planning.image),
-        resume=arguments.resume,
-        answer=Answer(format=arguments.format, out=arguments.out),
-    )
-
-
-def _apply(asked: Asked, session: Session, matrix: Matrix) -> Applied:
-    from gpusetup.drive.rundir import state_home
-    from gpusetup.rollout.batches import stopped_rollout
-    from gpusetup.rollout.looks import plan_hosts
-    from gpusetup.rollout.waves import carry_out
-
-    planning, how = asked.planning, asked.how
-    if asked.resume:
-        left = stopped_rollout(state_home(session.environment), asked.inventory)
-        planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
-        output.say(f"continuing with {left.run}: {counted(len(left.hosts), 'host')} left")
-    return carry_out(how, plan_hosts(planning, session, matrix, Progress()))
+    return replace(planning, wishes=replace(planning.wishes, reboot="never")) if planning.image else planning
 
 
 def _last_lock(name: str, facts: HostFacts) -> HostLock:
@@ -212,7 +170,6 @@ def _last_lock(name: str, facts: HostFacts) -> HostLock:
     return lock
 
 
-_WIDTH = 80
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
 WORDS: dict[str, str] = tables()["outcomes"]
 
@@ -223,8 +180,7 @@ def applied_text(applied: Applied) -> str:
     blocks = [_block(names, text) for names, text in groups]
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
     states = [outcome.state for outcome in applied.hosts.values()]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    tail = [f"{counted(len(states), 'host')}: {counts}", f"time: {spent}", f"log: {applied.log}"]
+    tail = [tally(states), f"time: {spent}", f"log: {applied.log}"]
     return "\n".join([*blocks, "", *tail]) + "\n"
 
 
@@ -315,7 +271,7 @@ def _checks(outcome: HostOutcome) -> list[str]:
 
 
 def _wrap(text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)
+    return output.wrapped(text, indent, "    ") if text.strip() else []
 
 
 _TONES: dict[str, Verdict] = {

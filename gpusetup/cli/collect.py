@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -170,11 +171,11 @@ def run_token(arguments: argparse.Namespace) -> Exit:
             raise BadInputError("GS-984", "an answer in a file must not hold a token", path="--out", hint="--out FILE")
         if arguments.leases:
             _at_store(arguments, name, remove=False)
-        token = make_token(path, name, role, days=arguments.days, overlap=arguments.overlap)
-        if not arguments.out:
-            output.write_answer(token, None)
+        out = arguments.out
+        give = partial(_write, out) if out else partial(output.write_answer, out=None)
+        make_token(path, name, role, days=arguments.days, overlap=arguments.overlap, give=give)
+        if not out:
             return Exit.DONE
-        _write(arguments.out, token)
         said = f"{arguments.out}: the token of {name}"
     if arguments.format == "json":
         output.write_answer(output.json_text(TokenMade(name=name, role=role, path=arguments.out or "")), None)

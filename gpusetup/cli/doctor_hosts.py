@@ -282,20 +282,15 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
     from gpusetup.model.variables import NOTHING
     from gpusetup.rollout.draining import draining
     from gpusetup.rollout.looks import Rollout
-    from gpusetup.rollout.options import Freeing, Wishes, settings_of_hosts
+    from gpusetup.rollout.options import Wishes, settings_of_hosts
     from gpusetup.rollout.recovery import Hosts
 
-    options.check_numbers(arguments, "drain_wait", "busy_wait")
     rollout = Rollout(session, matrix(), Progress())
-    freeing = Freeing(
-        drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
-        drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
-    )  # fmt: skip
-    work = draining(freeing, rollout)  # reject a wrong command before contacting hosts
+    work = draining(options.freeing(arguments), rollout)  # reject a wrong command before contacting hosts
     looks, failed, track = hosts(session, lookup)
     rollout.facts = {name: look.facts for name, look in looks.items()}
     rollout.settings, _lost = settings_of_hosts(Wishes(reboot=arguments.reboot), arguments.inventory, track)
-    rollout.connections, rollout.nodes = _reached(track)
+    rollout.reach(track)
 
     def again(names: Iterable[str]) -> dict[str, Look]:
         only = write_overlay(session.run.path / "overlay-again", dict.fromkeys(names, NOTHING))
@@ -304,13 +299,6 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
     diagnoses = {name: diagnose(look) for name, look in looks.items()}
     told = {name: f"{failure.message} [{failure.reference}]" for name, failure in failed.items()}
     return Hosts(rollout, looks, diagnoses, work, again), told, [Exit(failure.exit) for failure in failed.values()]
-
-
-def _reached(track: Track) -> tuple[dict[str, str], dict[str, str]]:
-    """Return each host's Ansible connection, and its scheduler's name for it if the inventory has one."""
-    connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
-    nodes = {name: host.variables.get("gpusetup_node") for name, host in track.hosts.items()}
-    return connections, {name: str(node) for name, node in nodes.items() if node}
 
 
 def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:

@@ -11,14 +11,13 @@ examples:
 """
 
 import argparse
-import textwrap
 
 from msgspec.structs import replace
 
 from gpusetup.cli import options, output, timers
-from gpusetup.cli.output import table
+from gpusetup.cli.output import table, wrapped
 from gpusetup.cli.plan import recorded_stack, refusal_lines
-from gpusetup.drive.causes import counted
+from gpusetup.drive.causes import tally
 from gpusetup.errors import Exit, gravest
 from gpusetup.model.facts import Failure, HostFacts
 from gpusetup.model.lifecycle import Difference, Drift, HostDrift
@@ -122,7 +121,6 @@ def _exit_of(host: HostDrift) -> Exit:
     return Exit.DONE if host.state in {"same", "nothing-to-do"} else Exit.PENDING
 
 
-_WIDTH = 80
 _STATES = {
     "same": "as applied",
     "drifted": "DRIFTED",
@@ -141,8 +139,7 @@ def drift_text(drift: Drift) -> str:
         lines += [table(("host", "state", "differences", "applied"), rows)]
     lines += [_block(name, host) for name, host in drift.hosts.items() if len(drift.hosts) == 1 or _says_more(host)]
     states = [host.state for host in drift.hosts.values()]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    lines.append(f"{counted(len(states), 'host')}: {counts}")
+    lines.append(tally(states))
     return "\n".join(lines) + "\n"
 
 
@@ -158,16 +155,12 @@ def _block(name: str, host: HostDrift) -> str:
     simulated = " (simulated GPU)" if host.simulated else ""
     lines = [f"{name}: {_STATES[host.state]}{simulated}"]
     if host.applied:
-        lines += _wrapped(f"applied  {host.applied}: {host.stack or 'by the roles without gpusetup'}", "  ", " " * 11)
+        lines += wrapped(f"applied  {host.applied}: {host.stack or 'by the roles without gpusetup'}")
     for item in host.differences:
-        lines += _wrapped(f"- {item.what}: was {item.was}, now {item.now}", "  ", " " * 4)
-        lines += _wrapped(f"by hand: {item.hint}", "    ", " " * 13) if item.hint else []
+        lines += wrapped(f"- {item.what}: was {item.was}, now {item.now}", "  ", " " * 4)
+        lines += wrapped(f"by hand: {item.hint}", "    ", " " * 13) if item.hint else []
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
     if host.mend:
         lines.append(f"  fix:  {host.mend}")
     return "\n".join(lines) + "\n"
-
-
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

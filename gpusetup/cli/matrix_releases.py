@@ -192,6 +192,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     trust.add_argument("--sha256", metavar="DIGEST", help="accept the file with this digest, without a signature")
     parser.add_argument("--older", action="store_true", help="import a release older than the matrix in use")
     parser.add_argument("--check", action="store_true", help="show what would change; import nothing")
+    parser.set_defaults(answers=True)  # a file that cannot be written is refused before anything changes
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from gpusetup.rollout.options import Freeing
     from gpusetup.supply.server import Tls, WebServer
 
 ARCHES = ("x86_64", "aarch64")
@@ -193,6 +194,17 @@ def add_draining(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--busy-wait", metavar="MINUTES", type=float, default=0.0,
         help="wait this long for programs on a GPU whose driver changes (default: %(default)g)",
+    )  # fmt: skip
+
+
+def freeing(arguments: argparse.Namespace) -> Freeing:
+    """Return the arguments of `add_draining`."""
+    from gpusetup.rollout.options import Freeing
+
+    check_numbers(arguments, "drain_wait", "busy_wait")
+    return Freeing(
+        drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
+        drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
     )  # fmt: skip
 
 

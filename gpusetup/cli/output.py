@@ -159,6 +159,12 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
+def wrapped(text: str, first: str = "  ", rest: str = " " * 11) -> list[str]:
+    """Return a text of a report as lines of 80 columns."""
+    lines = textwrap.wrap(text, 80, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return lines or [first.rstrip()]
+
+
 def warn(text: str) -> None:
     """Print a warning."""
     say(("\x1b[33mwarning:\x1b[0m " if coloured(sys.stderr) else "warning: ") + text)

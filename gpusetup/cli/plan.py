@@ -12,7 +12,6 @@ examples:
 
 from __future__ import annotations
 
-import textwrap
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +20,7 @@ import msgspec
 
 from gpusetup.cli import options, output
 from gpusetup.cli.requests import add_wishes, wishes_of
-from gpusetup.drive.causes import common, counted, grouped, in_short
+from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
 from gpusetup.model import Reading
@@ -127,9 +126,6 @@ def rows_of(plan: Plan, domains: Mapping[str, str]) -> list[Row]:
     return rows
 
 
-_WIDTH = 80
-
-
 def plan_text(plan: Plan, batches: Sequence[Row] = (), *, verbose: bool = False) -> str:
     """Return the plan as text."""
     each = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()] if verbose else None
@@ -143,7 +139,7 @@ def _batches(batches: Sequence[Row]) -> str:
     for row in batches:
         told = [row.size, counted(row.reboots, "reboot")]
         told += [f"in {in_short(row.domains)}"] if row.domains else []
-        lines += _wrap(f"{row.which:<16} {in_short(row.names)} ({', '.join(told)})", "  ", " " * 19)
+        lines += output.wrapped(f"{row.which:<16} {in_short(row.names)} ({', '.join(told)})", "  ", " " * 19)
     return "\n".join(lines)
 
 
@@ -160,7 +156,7 @@ def shared_plan(names: list[str], plan: Plan) -> HostPlan:
 
 def _block(names: list[str], told: str) -> str:
     title = in_short(names) + (f" ({len(names)} hosts)" if len(names) > 1 else "")
-    return "\n".join([*_wrap(title, "", "  "), *([told] if told else [])])
+    return "\n".join([*output.wrapped(title, "", "  "), *([told] if told else [])])
 
 
 def _without_name(name: str, host: HostPlan) -> HostPlan:
@@ -178,37 +174,37 @@ def refusals_without_name(name: str, refusals: tuple[Refusal, ...]) -> tuple[Ref
 
 
 def _host(host: HostPlan, *, verbose: bool = False) -> str:
-    lines = _wrap(f"now      {host.now}", "  ", " " * 11) if host.now else []
+    lines = output.wrapped(f"now      {host.now}") if host.now else []
     if host.stack is not None:
-        lines += _wrap(f"then     {stack_line(host.stack)}", "  ", " " * 11)
+        lines += output.wrapped(f"then     {stack_line(host.stack)}")
     if host.state == "unchanged":
         lines.append("  nothing to change")
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
     for number, action in enumerate(host.actions, 1):
-        lines += _wrap(f"{number:>2} {action.kind:<10} {action.what}", "  ", " " * 16)
-        lines += _wrap(f"because {action.why}", " " * 16, " " * 16)
+        lines += output.wrapped(f"{number:>2} {action.kind:<10} {action.what}", "  ", " " * 16)
+        lines += output.wrapped(f"because {action.why}", " " * 16, " " * 16)
     if host.state == "change":
         lines += _facts(host)
     for text in host.warnings:
-        lines += _wrap(f"note     {text}", "  ", " " * 11)
+        lines += output.wrapped(f"note     {text}")
     if verbose:
         for reason in host.reasons:
-            lines += _wrap(f"{reason.component:<10} {reason.text}", "  ", " " * 13)
+            lines += output.wrapped(f"{reason.component:<10} {reason.text}", "  ", " " * 13)
     return "\n".join(lines)
 
 
 def _facts(host: HostPlan) -> list[str]:
     reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
-    lines = _wrap(f"reboot   {reboot}", "  ", " " * 11)
-    lines += _wrap(f"away     {downtime_text(host)}", "  ", " " * 11)
+    lines = output.wrapped(f"reboot   {reboot}")
+    lines += output.wrapped(f"away     {downtime_text(host)}")
     if host.jobs:
-        lines += _wrap(f"jobs     {jobs_text(host)}", "  ", " " * 11)
+        lines += output.wrapped(f"jobs     {jobs_text(host)}")
     if host.work:
-        lines += _wrap(f"runs     {work_text(host)}", "  ", " " * 11)
-    lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
+        lines += output.wrapped(f"runs     {work_text(host)}")
+    lines += output.wrapped(f"removes  {', '.join(host.removals) or 'nothing'}")
     if host.holds:
-        lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
+        lines += output.wrapped(f"holds    {', '.join(host.holds)}")
     lines.append(f"  download {download_text(host)}")
     return lines
 
@@ -259,11 +255,11 @@ def download_text(host: HostPlan) -> str:
 
 def refusal_lines(refusal: Refusal) -> list[str]:
     """Return the lines of a refusal: what, why, and what to do."""
-    lines = _wrap(f"refused  {refusal.message} [{refusal.reference}]", "  ", " " * 11)
+    lines = output.wrapped(f"refused  {refusal.message} [{refusal.reference}]")
     for paragraph in refusal.note.splitlines():
-        lines += _wrap(paragraph.strip(), " " * 11, " " * 13)
+        lines += output.wrapped(paragraph.strip(), " " * 11, " " * 13)
     if refusal.hint:
-        lines += _wrap(f"hint     {refusal.hint}", "  ", " " * 11)
+        lines += output.wrapped(f"hint     {refusal.hint}")
     return lines
 
 
@@ -291,16 +287,9 @@ def recorded_stack(host: Applied | HostPlan) -> str:
 
 def summary(plan: Plan) -> str:
     """Return the plan in one line."""
-    states = [host.state for host in plan.hosts.values()]
-    counts = ", ".join(f"{states.count(state)} {state.replace('-', ' ')}" for state in dict.fromkeys(states))
+    states = [host.state.replace("-", " ") for host in plan.hosts.values()]
     reboots = sum(1 for host in plan.hosts.values() if host.reboot)
-    return f"{counted(len(states), 'host')}: {counts}; {counted(reboots, 'reboot')}. Matrix of {plan.matrix.date}."
-
-
-def _wrap(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=True, break_on_hyphens=False
-    ) or [first.rstrip()]
+    return f"{tally(states)}; {counted(reboots, 'reboot')}. Matrix of {plan.matrix.date}."
 
 
 _COLOURS = {"change": "warn", "unchanged": "pass", "nothing-to-do": "skip"}

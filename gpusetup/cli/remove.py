@@ -11,7 +11,6 @@ examples:
 from __future__ import annotations
 
 import sys
-import textwrap
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,9 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from gpusetup.cli import options, output
+from gpusetup.cli.output import wrapped
 from gpusetup.cli.plan import refusal_lines
-from gpusetup.drive.causes import counted
+from gpusetup.drive.causes import tally
 from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
 
@@ -174,7 +174,6 @@ def _exit_of(host: HostRemoval) -> Exit:
     return _EXITS[host.state]
 
 
-_WIDTH = 80
 _STATES = {
     "planned": "would return to the state before the first apply",
     "done": "restored to the state before the first apply",
@@ -192,8 +191,7 @@ def removal_text(removed: Removed) -> str:
     """Return the answer as text."""
     lines = [_block(name, host) for name, host in removed.hosts.items()]
     states = [host.state for host in removed.hosts.values()]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    return "\n".join([*lines, "", f"{counted(len(states), 'host')}: {counts}", f"log: {removed.log}"]) + "\n"
+    return "\n".join([*lines, "", tally(states), f"log: {removed.log}"]) + "\n"
 
 
 def _block(name: str, host: HostRemoval) -> str:
@@ -203,28 +201,28 @@ def _block(name: str, host: HostRemoval) -> str:
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
     if host.failed_at is not None:
-        lines += _wrapped(f"at       {host.failed_at}")
+        lines += wrapped(f"at       {host.failed_at}")
     if host.failure is not None:
         reference = f" [{host.failure.reference}]" if host.failure.reference else ""
-        lines += _wrapped(f"because  {host.failure.message or ''}{reference}")
-        lines += _wrapped(f"hint     {host.failure.hint or 'run the same command to continue; see the full log'}")
+        lines += wrapped(f"because  {host.failure.message or ''}{reference}")
+        lines += wrapped(f"hint     {host.failure.hint or 'run the same command to continue; see the full log'}")
     for text in host.pending:
-        lines += _wrapped(f"pending  reboot: {text}")
+        lines += wrapped(f"pending  reboot: {text}")
     for kind, names in sorted(host.ours.items()):
-        lines += _wrapped(f"left     {kind}: {', '.join(names)}")
+        lines += wrapped(f"left     {kind}: {', '.join(names)}")
     if host.ours:
         how = "undo these by hand, or make the packages available; then run the same command again"
-        lines += _wrapped(f"hint     {how}. To keep them: rm -r /var/lib/gpusetup on the host")
+        lines += wrapped(f"hint     {how}. To keep them: rm -r /var/lib/gpusetup on the host")
     for path, place in sorted(host.saved.items()):
-        lines += _wrapped(f"saved    {path} was changed after gpusetup wrote it; that version is {place}")
+        lines += wrapped(f"saved    {path} was changed after gpusetup wrote it; that version is {place}")
     for path in host.kept:
-        lines += _wrapped(f"kept     {path} holds nothing of gpusetup any more and stays")
+        lines += wrapped(f"kept     {path} holds nothing of gpusetup any more and stays")
     for text in host.warnings:
-        lines += _wrapped(f"warning  {text}")
+        lines += wrapped(f"warning  {text}")
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):
         if not names:
             continue
-        lines += _wrapped(f"differs  {kind} since the apply, not by gpusetup: {', '.join(sorted(names))}")
+        lines += wrapped(f"differs  {kind} since the apply, not by gpusetup: {', '.join(sorted(names))}")
     return "\n".join(lines)
 
 
@@ -247,8 +245,4 @@ def _changes(removal: Removal) -> list[str]:
         ("python", "go", removal.environments),
         ("record", "goes", (removal.history,) if removal.history else ()),
     )
-    return [line for kind, how, names in rows if names for line in _wrapped(f"{kind:<8} {how}: {', '.join(names)}")]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 11, break_on_hyphens=False)
+    return [line for kind, how, names in rows if names for line in wrapped(f"{kind:<8} {how}: {', '.join(names)}")]

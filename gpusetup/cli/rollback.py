@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Read the hosts' histories; list them, or go back."""
-    from gpusetup.cli.apply import Answer, answer, applying
+    from gpusetup.cli.apply import answer, applying
     from gpusetup.cli.session import open_session, terminated_is_interrupted
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         asked = {name: getattr(arguments, name) for name in names}
         how = Planning(wishes=Wishes(**asked), recorded=recorded)
         rollout = plan_hosts(how, session, matrix(), Progress())
-        applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
-    return answer(Answer(format=arguments.format, out=arguments.out), applied)
+        applied = carry_out(applying(arguments, keep=""), rollout)
+    return answer(arguments, applied)
 
 
 def _read(session: Session) -> PlaybookRun:

@@ -36,6 +36,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def tally(states: Sequence[str]) -> str:
+    """Return `3 hosts: 2 done, 1 failed`."""
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return f"{counted(len(states), 'host')}: {counts}"
+
+
 def in_short(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
     if len(names) <= _NAMED + 1:

@@ -104,10 +104,6 @@ def _unfolded(text: str) -> int:
     """Return the number of values of a YAML text with all aliases expanded; 0 if it is not YAML."""
     import yaml
 
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
-        return 0
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:
@@ -118,7 +114,11 @@ def _unfolded(text: str) -> int:
             sizes[id(node)] = 1 + sum(map(size, inner))
         return sizes[id(node)]
 
-    return size(root) if root is not None else 0
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return size(root) if root is not None else 0
+    except (yaml.YAMLError, RecursionError):
+        return 0
 
 
 SELECTED = "gpusetup_selected"

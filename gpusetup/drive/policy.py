@@ -8,7 +8,6 @@ import grp
 import os
 import pwd
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -20,6 +19,7 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import add, line_of, who
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError, wrong_field
+from gpusetup.model import UNDECODED, toml
 
 PLACE = Path("/etc/gpusetup/policy.toml")
 THIS_MACHINE = "localhost"
@@ -58,10 +58,6 @@ def permitted(command: str, reach: Reach, environment: Mapping[str, str], place:
 
 def _read(place: Path) -> _Policy | None:
     """Return the policy, or None if there is none; raise if others than root can write it."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
         with place.open("rb") as file:
             for found in (os.fstat(file.fileno()), place.parent.stat()):
@@ -70,7 +66,7 @@ def _read(place: Path) -> _Policy | None:
                         "GS-943", f"others than root may write {place}, so no host is changed",
                         path=str(place), hint=f"as root: chown root: {place.parent} {place}; chmod go-w the same",
                     )  # fmt: skip
-            return msgspec.convert(tomllib.loads(file.read().decode()), _Policy)
+            return msgspec.convert(toml(file.read().decode()), _Policy)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -78,7 +74,7 @@ def _read(place: Path) -> _Policy | None:
             "GS-943", f"who may change hosts cannot be read: {error.strerror}", path=str(place),
             hint=f"sudo chmod a+r {place}",
         ) from error  # fmt: skip
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except UNDECODED as error:
         text, where = wrong_field(error)
         raise PreflightError(
             "GS-943", f"this is not a valid policy: {text}", path=f"{place}:{where}", note="until then nothing changes",

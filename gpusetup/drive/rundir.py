@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,15 +32,15 @@ def state_home(environment: Mapping[str, str]) -> Path:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a power cut leaves the complete old or new one."""
-    partial = path.with_name(f".{path.name}.part")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    """Write a file so that a power cut or another writer leaves a complete one."""
+    descriptor, name = tempfile.mkstemp(".part", f".{path.name}.", path.parent)
+    partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(mode)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

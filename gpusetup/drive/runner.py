@@ -86,7 +86,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: 
         if room > 0:
             lines[channel].append(line)
 
-    finished = _alone(Process(argv, env=env, deadline=deadline, stdin=stdin, on_line=keep))
+    finished = end_of(Process(argv, env=env, deadline=deadline, stdin=stdin, on_line=keep))
     if finished.interrupted:
         raise KeyboardInterrupt
     return Finished(
@@ -95,44 +95,19 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], deadline: float, stdin: 
     )  # fmt: skip
 
 
-def stream(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    deadline: float | Callable[[], float],
-    on_line: Callable[[Channel, str], None],
-    on_tick: Callable[[], None] | None = None,
-    on_interrupt: Callable[[], None] | None = None,
-    stdin: bytes | None = None,
-    grace: float = _GRACE,
-) -> Finished:
-    """Run a process and call `on_line` for each line. A callable deadline is evaluated again and again.
+def end_of(process: Process) -> Finished:
+    """Run a process to its end, alone.
 
-    The first Ctrl-C sends SIGINT and gives the process `grace` seconds, the second one kills it. Both return with
+    The first Ctrl-C sends SIGINT and gives the process its grace, the second one kills it. Both return with
     `interrupted` set, so that the caller can report how far it came.
     """
-    return _alone(
-        Process(
-            argv,
-            env=env,
-            deadline=deadline,
-            stdin=stdin,
-            on_line=on_line,
-            on_tick=on_tick,
-            on_interrupt=on_interrupt,
-            grace=grace,
-        )
-    )
-
-
-def _alone(process: Process) -> Finished:
     waiting, ended = [process], []
     stream_all(lambda _running: waiting.pop() if waiting else None, lambda _process, how: ended.append(how))
     return ended[0]
 
 
 def stream_all(begin: Callable[[list[Process]], Process | None], on_end: Callable[[Process, Finished], None]) -> None:
-    """Run several processes at once, each as `stream` does, until `begin` returns no more.
+    """Run several processes at once, each as `end_of` does, until `begin` returns no more.
 
     `begin` gets the running processes and is called while they run. After Ctrl-C it is not called again.
     """

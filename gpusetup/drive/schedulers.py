@@ -112,11 +112,11 @@ def check_node(node: str) -> str:
     return node
 
 
-def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, poll: float = 0.0) -> str:
+def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event) -> str:
     """Call `free` until it returns no obstacle, for up to `seconds`; return the last obstacle."""
     until = time.monotonic() + seconds
     while reason := free():
-        if time.monotonic() >= until or stop.wait(min(poll or _POLL_SECONDS, max(0.05, until - time.monotonic()))):
+        if time.monotonic() >= until or stop.wait(min(_POLL_SECONDS, max(0.05, until - time.monotonic()))):
             return reason
     return ""
 

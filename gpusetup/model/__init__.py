@@ -1,7 +1,8 @@
 """gpusetup's documents as frozen Structs, and what goes wrong while gpusetup reads those of others."""
 
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import DecodeError, Meta, Struct
 
@@ -9,6 +10,16 @@ from gpusetup.errors import BadInputError, wrong_field
 
 UNDECODED = (DecodeError, ValueError, RecursionError)
 """Everything that decoding JSON or TOML raises, also for other encodings and deeply nested documents."""
+
+
+def toml(text: str) -> dict[str, Any]:
+    """Parse TOML."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    document: dict[str, Any] = tomllib.loads(text)
+    return document
 
 
 class Reading:

@@ -316,20 +316,23 @@ def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
     return True
 
 
-def _authorized(settings: Settings) -> dict[str, str]:
+def _authorized(settings: Settings) -> dict[str, str | bytes]:
     token = _secret(settings.token, "this host's token")
-    return {"Authorization": f"Bearer {token}"}
+    return {"Authorization": f"Bearer {token}".encode()}
 
 
 def _secret(path: Path, what: str) -> str:
     try:
         if path.stat().st_mode & 0o077:
             raise BadInputError("GS-968", f"others may read {what}", path=str(path), hint=f"chmod 600 {path}")
-        return path.read_text(encoding="utf-8").strip()
+        text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(
             "GS-968", f"{what} cannot be read: {error}", path=str(path), hint="gpusetup fleet token writes tokens"
         ) from error
+    if not text.isprintable():
+        raise BadInputError("GS-968", f"{what} is not one line", path=str(path), hint="write it again")
+    return text
 
 
 def _load(home: Path) -> Kept:

@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
@@ -175,8 +175,13 @@ class Store:
         return int(row[0])
 
 
-def make_token(path: Path, name: str, role: Role, *, days: int = 0, overlap: int = 0) -> str:
-    """Return a new token, valid for `days` (0: for ever); the last one stays valid for `overlap` hours."""
+def make_token(
+    path: Path, name: str, role: Role, *, days: int = 0, overlap: int = 0, give: Callable[[str], object] = str
+) -> str:
+    """Return a new token, valid for `days` (0: for ever); the last one stays valid for `overlap` hours.
+
+    If `give` cannot write it, the last one stays valid.
+    """
     token, now = secrets.token_urlsafe(32), time.time()
     with _changing(path) as connection:
         who = {"name": name, "role": role, "end": now + overlap * 3600}
@@ -195,6 +200,7 @@ def make_token(path: Path, name: str, role: Role, *, days: int = 0, overlap: int
             "INSERT INTO credentials VALUES(?, ?, ?, ?, ?)",
             (name, role, _digest(token), _time(now), now + days * _DAY if days else None),
         )
+        give(token)
     return token
 
 

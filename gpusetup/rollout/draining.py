@@ -1,8 +1,9 @@
 """Drain hosts before they change and wait for their GPUs; return them to service afterwards. No job is killed."""
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -150,6 +151,21 @@ class Draining:
             raise KeyboardInterrupt
         return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
 
+    def still_drained(self, name: str, why: str) -> str:
+        """Return that a host is still drained, and the command that returns it to service."""
+        by_hand = self.scheduler.by_hand(self.node(name)) if self.scheduler is not None else ""
+        return f"it is still drained: {why}; to return it to service: {by_hand}"
+
+    @contextmanager
+    def telling(self, names: Iterable[str]) -> Iterator[None]:
+        """Print which of these hosts stay drained if the block ends by an error or Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            for name in names:
+                self.rollout.reporter.say(f"{name}: {self.still_drained(name, 'the run ended early')}")
+            raise
+
     # --- afterwards -----------------------------------------------------------------------------------------------
 
     def give_back(self, outcomes: dict[str, HostOutcome]) -> dict[str, HostOutcome]:
@@ -164,10 +180,7 @@ class Draining:
         for name in ours:
             trouble = troubles.get(name) if name in well else outcomes[name].state
             if trouble:
-                notes[name] = (
-                    f"it is still drained: {trouble}; to return it to service:"
-                    f" {self.scheduler.by_hand(self.node(name))}"
-                )
+                notes[name] = self.still_drained(name, str(trouble))
         return {
             name: msgspec.structs.replace(outcome, warnings=(*outcome.warnings, notes[name]))
             if name in notes

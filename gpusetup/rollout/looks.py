@@ -69,6 +69,11 @@ class Rollout:
             ok=all(plan.state not in bad for plan in self.plans.values()), matrix=self.matrix.stamp, hosts=self.plans
         )
 
+    def reach(self, track: Track) -> None:
+        """Take connections, nodes and domains from the inventory."""
+        self.connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
+        self.nodes, self.domains = _texts_of(track, "gpusetup_node"), _texts_of(track, "gpusetup_domain")
+
     def local(self, name: str) -> bool:
         """Return whether a host is this machine, under any name and connection."""
         if self.connections.get(name) == "local":
@@ -108,11 +113,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     rollout.settings, lost = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
     if how.lock is not None:
         rollout.settings = {name: locked(settings, how.lock) for name, settings in rollout.settings.items()}
-    rollout.connections = {
-        name: str(host.connection.get("ansible_connection")) for name, host in looked.run.track.hosts.items()
-    }
-    rollout.nodes = _texts_of(looked.run.track, "gpusetup_node")
-    rollout.domains = _texts_of(looked.run.track, "gpusetup_domain")
+    rollout.reach(looked.run.track)
     rollout.facts = looked.facts.hosts
     if how.image and how.lock is not None:
         request = how.lock.request

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -14,7 +13,7 @@ import msgspec
 from gpusetup.drive.events import Track
 from gpusetup.drive.playbook import Observer
 from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.model import Reading
+from gpusetup.model import Reading, toml
 from gpusetup.model.applied import Applied
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.lock import Lock
@@ -188,10 +187,5 @@ def _line(path: Path, name: str) -> int:
 
 def read_toml(path: Path) -> Mapping[str, Any]:
     """Read a TOML file; raise if it is invalid."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     with Reading(path, ("GS-316", f"{path} is not valid TOML"), ("GS-316", f"cannot read {path}")):
-        document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    return document
+        return toml(path.read_text(encoding="utf-8-sig"))

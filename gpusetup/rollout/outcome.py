@@ -7,13 +7,14 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from msgspec import DecodeError, Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode
 from msgspec.structs import replace
 
 from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
+from gpusetup.model import UNDECODED
 from gpusetup.model.lifecycle import Applied, HostOutcome, PackageChanges, State, Trouble
 from gpusetup.model.plan import Away, HostPlan
 
@@ -130,7 +131,7 @@ def with_downtime(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPl
     changes = {name for name, plan in plans.items() if plan.state == "change"}
     known: dict[tuple[str, bool], list[HostOutcome]] = {}
     for run in runs_in_order(home)[-_RUNS:] if changes else ():
-        with suppress(OSError, DecodeError):  # no apply, or one of another version
+        with suppress(OSError, *UNDECODED):  # no apply, or one of another version
             for name, was in decode((run / "applied.json").read_bytes(), type=Applied).hosts.items():
                 for whose in ("", name) if was.state == "done" and was.changed else ():
                     known.setdefault((whose, was.reboot_seconds > 0), []).append(was)

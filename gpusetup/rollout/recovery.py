@@ -17,7 +17,6 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
 from gpusetup.model.diagnosis import Diagnosis, Recovered, Recovery
-from gpusetup.model.settings import RebootPolicy
 from gpusetup.plan.actions import for_manager
 from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import Rollout, owner_of, phase, twins
@@ -54,13 +53,6 @@ class Hosts:
     def rebooted(self, name: str) -> bool:
         """Return whether a host has booted since it was first diagnosed."""
         return self.boots.get(name, "") not in ("", self.rollout.facts[name].boot.id)
-
-    def policy(self, name: str) -> RebootPolicy:
-        """Return a host's reboot policy: never while somebody is at its desktop, and by default never this machine."""
-        settings = self.rollout.settings[name]
-        if self.rollout.facts[name].display.sessions:
-            return "never"
-        return settings.reboot or ("never" if self.rollout.local(name) else "when-needed")
 
 
 def prepare(hosts: Hosts) -> dict[str, Recovered]:
@@ -104,14 +96,9 @@ def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dic
     found = found | held
     free = {name: found[name].recovery for name in names if name not in held}
     todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
-    try:
+    with hosts.draining.telling(taken):
         found |= _act(hosts, found, todo)
         hosts.see(hosts.look_again(free))
-    except KeyboardInterrupt:
-        for name, node in taken.items():
-            by_hand = hosts.draining.scheduler.by_hand(node) if hosts.draining.scheduler is not None else ""
-            hosts.rollout.reporter.say(f"{name}: it is still drained; to return it to service: {by_hand}")
-        raise
     found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
     well = [name for name in taken if found[name].state in ("done", "refused")]
     troubles = hosts.draining.undrain(well)
@@ -166,7 +153,7 @@ def _overlay(hosts: Hosts, wanted: dict[str, Recovery], name: str) -> Path:
             gpu_recover_gpus=_gpus(recovery),
             gpu_recover_reboot="reboot" in recovery.steps,
             gpu_recover_why=recovery.why,
-            gpu_reboot_policy=hosts.policy(host),
+            gpu_reboot_policy=hosts.rollout.reboot_policy(host),
             gpu_reboot_local=hosts.rollout.local(host),
             gpu_state_owner=owner,
         )
@@ -175,10 +162,10 @@ def _overlay(hosts: Hosts, wanted: dict[str, Recovery], name: str) -> Path:
     return write_overlay(hosts.rollout.session.run.path / f"overlay-recover-{name}", variables)
 
 
-def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[dict[str, Recovered], dict[str, str]]:
-    """Drain hosts if there is a scheduler; return the hosts that are not free, and the nodes that gpusetup drained."""
+def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[dict[str, Recovered], list[str]]:
+    """Drain hosts if there is a scheduler; return the hosts that are not free, and those that gpusetup drained."""
     held: dict[str, Recovered] = {}
-    taken: dict[str, str] = {}
+    taken: list[str] = []
     work = hosts.draining
     if work.scheduler is not None:
         hosts.rollout.reporter.say(f"draining {', '.join(names)} by {work.scheduler.name}")
@@ -188,7 +175,7 @@ def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[
             elif not drained.ok:
                 held[name] = _refused(found[name], "GS-425", f"the host was not drained in time: {drained.why}", "")
             elif drained.ours:
-                taken[name] = work.node(name)
+                taken.append(name)
     try:
         busy = work.wait_idle({name for name in names if name not in held and _waits(hosts, found[name])})
     except KeyboardInterrupt:
@@ -256,7 +243,7 @@ def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
     )
     if "reboot" in steps and not hosts.rebooted(name):
         why = "gpusetup runs on this machine" if hosts.rollout.local(name) else "gpusetup may not reboot it"
-        if hosts.policy(name) != "never":
+        if hosts.rollout.reboot_policy(name) != "never":
             why = "a program uses its GPUs, or its reboot is scheduled"
         hint = "reboot it, or allow it: --reboot when-needed"
         return replace(told, state="pending-reboot", message=f"a reboot is pending: {why}", hint=hint)
@@ -277,7 +264,4 @@ def _still_drained(hosts: Hosts, told: Recovered, name: str, troubles: dict[str,
     trouble = troubles.get(name) if name in troubles else told.state
     if not trouble or hosts.draining.scheduler is None:
         return told
-    by_hand = hosts.draining.scheduler.by_hand(hosts.draining.node(name))
-    return replace(
-        told, hint=f"{told.hint}; it is still drained: {trouble}; to return it to service: {by_hand}".strip("; ")
-    )
+    return replace(told, hint=f"{told.hint}; {hosts.draining.still_drained(name, str(trouble))}".strip("; "))

@@ -125,10 +125,11 @@ class _Waves:
         held = {} if self.how.check else self.work.take(wanted)
         free = {name: plan for name, plan in wanted.items() if name not in held}
         self.at = "between two steps"
-        done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
-        if self.verifies and self.by_wave:
-            self.outcomes |= done
-            done = verify_hosts(self.rollout, done, always=True)
+        with self.work.telling(name for name in free if name in self.work.taken and self.work.taken[name].ours):
+            done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
+            if self.verifies and self.by_wave:
+                self.outcomes |= done
+                done = verify_hosts(self.rollout, done, always=True)
         return done
 
     def _the_rest(self) -> None:

@@ -3,7 +3,6 @@ packages as on an empty machine. This step fetches package lists only.
 """
 
 import html
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import by_id
+from gpusetup.model import toml
 from gpusetup.model.facts import Containers, HostFacts
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.lock import Lock, PipRequirements
@@ -50,15 +50,10 @@ from gpusetup.supply.root import Entry, Extras, Root
 
 def wheels_of(pylock: str, target: Target) -> tuple[Wanted, ...]:
     """Return the wheel of each locked package that fits the target best."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
     environment = target_environment(target.python, target.arch)
     order = {tag: number for number, tag in enumerate(target.tags)}
     found = []
-    for item in tomllib.loads(pylock)["packages"]:
+    for item in toml(pylock)["packages"]:
         if "marker" in item and not Marker(item["marker"]).evaluate(environment):
             continue
         ranked = []

@@ -72,9 +72,7 @@ class Pool:
         """Return the paths of those files that are in this folder, not in `known`."""
         return sorted({path for item in files if self.folder in (path := self.path(item.sha256)).parents})
 
-    def fetch(
-        self, files: Iterable[Wanted], tell: Callable[[int, int], None], proxies: dict[str, str] | None = None
-    ) -> int:
+    def fetch(self, files: Iterable[Wanted], tell: Callable[[int, int], None]) -> int:
         """Fetch the missing files; call `tell` with bytes done and in all. Return the bytes fetched."""
         todo = self.lacking(files)
         whole = sum(item.size for item in todo)
@@ -83,7 +81,6 @@ class Pool:
         import requests
 
         with ThreadPoolExecutor(_AT_ONCE) as workers, requests.Session() as session:
-            session.proxies.update(proxies or {})
             over = Event()
             running = [workers.submit(self._bring, item, session, over) for item in todo]
             try:
@@ -154,7 +151,7 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -
     return digest.hexdigest()
 
 
-def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> list[Wanted]:
+def sized(files: Iterable[Wanted]) -> list[Wanted]:
     """Return the files; ask the server for a size that the index does not give."""
 
     def asked(item: Wanted) -> Wanted:
@@ -165,7 +162,7 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
         if item.url.startswith("file:"):
             return item._replace(size=path_of(item.url).stat().st_size)
         try:
-            answer = requests.head(item.url, timeout=_SILENCE, proxies=proxies, allow_redirects=True)
+            answer = requests.head(item.url, timeout=_SILENCE, allow_redirects=True)
         except OSError:
             return item
         told = answer.headers.get("Content-Length", "") if answer.ok else ""

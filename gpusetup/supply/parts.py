@@ -72,7 +72,8 @@ class Parts(io.RawIOBase):
     def give_up(self) -> None:
         """Delete the parts written so far."""
         if self.file is not None:
-            self.file.close()
+            with contextlib.suppress(OSError):  # on a full disk the rest cannot be written
+                self.file.close()
         for part in self.written:
             part.unlink(missing_ok=True)
 

@@ -106,7 +106,7 @@ def _entry(element: Element, arch: str, url: str) -> Entry:
     )
     needs = (Need(*item) for item in _relations(about, "requires"))
     return Entry(
-        name, _evr(version, "ver") if version is not None else "", file,
+        name, _evr(version) if version is not None else "", file,
         tuple(need for need in needs if not need.name.startswith(("/", "(", "rpmlib("))),
         tuple((name, version) for name, _sign, version in _relations(about, "provides")), arch,
     )  # fmt: skip
@@ -114,13 +114,13 @@ def _entry(element: Element, arch: str, url: str) -> Entry:
 
 def _relations(about: Element, kind: str) -> Iterator[tuple[str, str, str]]:
     for item in about.iterfind(f"{_RPM}{kind}/{_RPM}entry"):
-        yield item.get("name") or "", _SIGNS.get(item.get("flags") or "", ""), _evr(item, "ver")
+        yield item.get("name") or "", _SIGNS.get(item.get("flags") or "", ""), _evr(item)
 
 
-def _evr(element: Element, name: str) -> str:
+def _evr(element: Element) -> str:
     """Return a full version as rpm's tools print it: with an epoch only if it is not 0."""
     epoch, release = element.get("epoch") or "0", element.get("rel")
-    version = element.get(name) or ""
+    version = element.get("ver") or ""
     return (f"{epoch}:" if epoch != "0" else "") + version + (f"-{release}" if release else "")
 
 

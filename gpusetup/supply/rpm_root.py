@@ -96,20 +96,21 @@ def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     text = configparser.ConfigParser(interpolation=None, strict=False)
     text.read_string(path.read_text("utf-8", "replace"))
     for name in text.sections():
-        fields = dict(text[name])
-        if fields.get("enabled", "1") == "1":
-            yield name, fields
+        if text[name].getboolean("enabled", True):
+            yield name, dict(text[name])
 
 
 def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: dict[str, Any]) -> None:
     """Add the repositories of a .repo file that the user names, with their keys."""
     try:
         sections = list(_sections(path))
-    except (OSError, configparser.Error, UnicodeDecodeError) as error:
+    except (OSError, configparser.Error, ValueError) as error:
         raise BadInputError(
             "GS-764", f"{path} cannot be read as a .repo file: {error}", path="--archive",
             hint="--archive FILE.repo, as in a host's /etc/yum.repos.d",
         ) from error  # fmt: skip
+    if not sections:
+        raise BadInputError("GS-764", f"no repository of {path} is enabled", path="--archive", hint="set enabled=1")
     for name, written in sections:
         fields = dict(written)
         for variable, value in texts.items():

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +71,9 @@ def fingerprints_of(keys: Iterable[bytes], but: str = "") -> tuple[str, ...]:
 def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerprint: str) -> None:
     """Raise if the key with this fingerprint did not sign a file; `keys` may come from an untrusted place."""
     wanted = fingerprint.replace(" ", "").upper()
-    key = next((key for key in keys if wanted in fingerprints_of([key.read_bytes()])), None)
+    key = None
+    with suppress(ValueError, OSError):  # what is no key has no fingerprint
+        key = next((key for key in keys if wanted in fingerprints_of([key.read_bytes()])), None)
     why = "" if signature.is_file() else "its signature file is missing"
     if key is None:
         why = why or "the folder has no key with this fingerprint"
@@ -132,7 +135,7 @@ def _asked_gpg(home: str, *words: str) -> Finished:
     place = ("--homedir", home) if home else ()
     try:
         return run(("gpg", "--batch", "--yes", *place, *words), env=env, deadline=_DEADLINE)
-    except OSError as error:
+    except BadInputError as error:
         raise PreflightError(
             "GS-767", "gpg signs the repositories of a bundle, and it is not here", hint="apt-get install gnupg"
         ) from error

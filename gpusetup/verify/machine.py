@@ -17,7 +17,6 @@ from gpusetup.verify import smi
 from gpusetup.verify.expected import expectations, gpus_of_type
 from gpusetup.versions import nv
 
-OLDER = "gpusetup/observations/1"
 OBSERVATIONS = "gpusetup/observations/2"
 Document = dict[str, Any]
 
@@ -86,12 +85,8 @@ class Wanted:
 class Machine:
     """One host's observations."""
 
-    def __init__(self, document: Document, wanted: Wanted | None = None, *, simulated: bool = False) -> None:
+    def __init__(self, document: Document, wanted: Wanted | None = None) -> None:
         if document.get("schema") != OBSERVATIONS:
-            if document.get("schema") == OLDER:
-                raise BadInputError(
-                    "GS-501", f"these observations have an old format ({OLDER}) that this gpusetup cannot read"
-                )
             raise BadInputError(
                 "GS-501", f"this is not a document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})"
             )
@@ -102,7 +97,7 @@ class Machine:
         """The host probe's facts; `error` if it failed."""
         self.quick: Document = document.get("quick", {})
         self.sections: Document = document.get("sections", {})
-        self.simulated = simulated or bool(document.get("simulated"))
+        self.simulated = bool(document.get("simulated"))
         self.wanted = (
             wanted
             if wanted is not None and wanted.known

@@ -86,12 +86,14 @@ def test_bad_input_is_refused_in_words(words, code, told, tmp_path):
     assert "error: " not in found[2] or "\nhint: " in found[2] or code == 2, found
 
 
-def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path):
+def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansible(tmp_path):
     from gpusetup.drive.inventory import examine
 
     shared = tmp_path / "fleet.yml"
     hosts = "".join(f"    gpu{n}: *same\n" for n in range(2000))
     shared.write_text(f"all:\n  hosts:\n    gpu: &same {{a: 1, b: [1, 2]}}\n{hosts}")
+    examine(shared)
+    shared.write_text(f"a: &x 1\nb: [{'*x, ' * 9}]\nc: {'[' * 3000}{']' * 3000}")
     examine(shared)
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF\xff")

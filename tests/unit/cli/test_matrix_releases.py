@@ -65,6 +65,12 @@ def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home):
     assert matrix().digest == Matrix().digest
 
 
+def test_an_answer_that_cannot_be_written_is_refused_before_the_release_is_in_force(home):
+    path = release(home / "matrix.json", change=one_more)
+    assert taken(path, "--out", path / "answer")[0] == 3
+    assert matrix().digest == Matrix().digest
+
+
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 def test_a_signature_of_a_known_signer_is_what_it_takes(home):
     path = release(home / "matrix.json", change=one_more)

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 
 import pytest
 
-from gpusetup.drive.rundir import new_run, runs_in_order
+from gpusetup.drive.rundir import new_run, runs_in_order, write_whole
 from gpusetup.rollout.batches import keep_rollout, stopped_rollout, unfinished
 
 CLAIMS = """
@@ -98,3 +99,13 @@ def test_many_processes_claim_and_let_go_of_their_own_hosts_at_once(tmp_path):
     said = [process.communicate(timeout=120)[1] for process in many]
     assert said == [""] * 6, f"{time.monotonic() - started:.1f} s"
     assert not list((tmp_path / "locks").glob("*.json"))
+
+
+def test_two_writers_leave_one_whole_file_and_follow_no_link(tmp_path):
+    (tmp_path / "victim").write_text("x")
+    (tmp_path / ".a.part").symlink_to("victim")
+    with ThreadPoolExecutor(4) as workers:
+        list(workers.map(lambda turn: write_whole(tmp_path / "a", b"%d" % turn * 4096), range(200)))
+    assert len(set((tmp_path / "a").read_bytes().decode())) <= 3
+    assert (tmp_path / "victim").read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.part", "a", "victim"]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpusetup.drive import callback
-from gpusetup.drive.runner import Finished, descendants, end_all, run, stream, stream_all
+from gpusetup.drive.runner import Finished, Process, descendants, end_all, end_of, run, stream_all
 from gpusetup.errors import BadInputError
 from tests.programs import gone
 from tests.refusals import refused
@@ -86,7 +86,11 @@ def test_lines_arrive_whole_while_the_process_runs():
     seen: list[tuple[float, str]] = []
     started = time.monotonic()
     code = "import sys, time; sys.stdout.write('ha'); sys.stdout.flush(); time.sleep(.6); print('lf', flush=True); time.sleep(.6); print('end', end='')"
-    stream(python(code), env=ENV, deadline=20, on_line=lambda _, line: seen.append((time.monotonic() - started, line)))
+    end_of(
+        Process(
+            python(code), env=ENV, deadline=20, on_line=lambda _, line: seen.append((time.monotonic() - started, line))
+        )
+    )
     assert [line for _, line in seen] == ["half", "end"]
     assert seen[1][0] - seen[0][0] > 0.3
 
@@ -94,7 +98,7 @@ def test_lines_arrive_whole_while_the_process_runs():
 def test_garbage_bytes_and_endless_lines_are_survived():
     code = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00' + b'y' * 40_000_000 + b'\\nlast\\n')"
     lines: list[str] = []
-    done = stream(python(code), env=ENV, deadline=60, on_line=lambda _, line: lines.append(line))
+    done = end_of(Process(python(code), env=ENV, deadline=60, on_line=lambda _, line: lines.append(line)))
     assert done.code == 0
     assert lines[-1] == "last"
 
@@ -122,7 +126,9 @@ def test_the_first_interrupt_lets_the_process_clean_up():
         lines.append(line)
         press(channel, line)
 
-    done = stream(python(code), env=ENV, deadline=60, on_line=heard, on_interrupt=lambda: told.append("stopping"))
+    done = end_of(
+        Process(python(code), env=ENV, deadline=60, on_line=heard, on_interrupt=lambda: told.append("stopping"))
+    )
     assert done.interrupted
     assert lines == ["up", "cleaned"]
     assert told == ["stopping"]
@@ -130,7 +136,7 @@ def test_the_first_interrupt_lets_the_process_clean_up():
 
 @pytest.mark.parametrize(("times", "grace"), [(2, 50), (1, 1)], ids=["the second interrupt", "its grace is over"])
 def test_an_interrupted_process_that_will_not_stop_is_killed(times, grace):
-    done = stream(python(DEAF), env=ENV, deadline=60, on_line=interrupts(times), grace=grace)
+    done = end_of(Process(python(DEAF), env=ENV, deadline=60, on_line=interrupts(times), grace=grace))
     assert done.interrupted
     assert done.code == -signal.SIGKILL
     assert done.seconds < 40
@@ -151,7 +157,7 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched():
 
     code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
     with pytest.raises(OSError, match="No space left"):
-        stream(python(code), env=ENV, deadline=60, on_line=full)
+        end_of(Process(python(code), env=ENV, deadline=60, on_line=full))
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 
@@ -171,7 +177,7 @@ def test_an_interrupt_at_a_process_s_end_forgets_no_process():
         if line == "unended" and (press := next(presses, None)):
             raise press
 
-    assert stream(python("print('unended', end='')"), env=ENV, deadline=20, on_line=heard).interrupted
+    assert end_of(Process(python("print('unended', end='')"), env=ENV, deadline=20, on_line=heard)).interrupted
 
 
 def test_a_file_name_that_is_not_utf_8_and_a_deep_answer_end_no_reader():

@@ -216,6 +216,12 @@ def test_two_tokens_are_valid_while_one_takes_the_place_of_the_other(collector):
     assert [collector.report(token=token, number=9)[0] for token in (second, third, last)] == [401, 401, 200]
 
 
+def test_a_token_that_cannot_be_written_leaves_the_last_one_valid(collector, says):
+    out = collector.folder / "none/gpu01.token"
+    assert "cannot write" in says(3, "fleet", "token", collector.folder, "gpu01", "--out", out)
+    assert collector.report()[0] == 200
+
+
 def test_a_token_ends(collector, monkeypatch):
     path = collector.folder / FILE
     token = make_token(path, "gpu01", "host", days=1)

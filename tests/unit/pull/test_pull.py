@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gpusetup.bootstrap.effects import Effects
 from gpusetup.drive.runner import Finished
+from gpusetup.errors import BadInputError
 from gpusetup.model.pull import Budget, SignedOffer
 from gpusetup.pull import client
 from gpusetup.pull.client import Kept, Settings, pull, why_not
@@ -191,6 +192,19 @@ def test_a_token_that_others_may_read_is_not_sent(host, collector):
     with pytest.raises(Exception, match="others may read"):
         pull(settings, lambda _line: None)
     assert collector.store.reports("gpu01") == []
+
+
+@pytest.mark.parametrize(("text", "says"), [("SECRET\nb", "is not one line"), ("SECRET\u0151", "401")])
+def test_a_token_that_no_header_can_hold_is_not_repeated(host, collector, text, says):
+    settings, _ = host
+    settings.token.write_text(text, encoding="utf-8")
+    said = []
+    try:
+        said += pull(settings, said.append)[0].notes
+    except BadInputError as error:
+        said.append(error.message)
+    assert says in "".join(said)
+    assert "SECRET" not in "".join(said)
 
 
 def test_a_lost_answer_is_no_second_report(host, collector, keys, locks):

@@ -1,6 +1,7 @@
 """Hosts are taken out of work before they change and given back after; what they need to recover is asked of each."""
 
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from gpusetup.recovery.table import of_driver, of_xid, recovery
 from gpusetup.rollout import draining as draining_module
 from gpusetup.rollout import recovery as module
 from gpusetup.rollout.draining import Draining, draining
+from gpusetup.rollout.looks import Rollout
 from gpusetup.rollout.options import Freeing
 from gpusetup.rollout.outcome import exit_of
 from gpusetup.rollout.recovery import Hosts, prepare, recover
@@ -110,6 +112,8 @@ def fleet(tmp_path, monkeypatch):
                 reach=SimpleNamespace(inventory="hosts.ini"), command="doctor",
             ),
         )  # fmt: skip
+
+        rollout.reboot_policy = partial(Rollout.reboot_policy, rollout)
 
         def again(which):
             return {
@@ -204,7 +208,7 @@ def test_a_stop_while_programs_are_waited_for_gives_the_nodes_back(fleet, monkey
     made.hosts.rollout.reporter.say = said.append
     with pytest.raises(KeyboardInterrupt):
         recover(made.hosts, found)
-    assert said[-1] == "both: it is still drained; to return it to service: resume both"
+    assert said[-1] == "both: it is still drained: the run ended early; to return it to service: resume both"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A rollout in batches: what hosts answer, verified one after the other, ended by too many failures, nobody forgotten."""
 
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from gpusetup.cli.output import json_line
 from gpusetup.cli.plan import plan_html, plan_text
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
+from gpusetup.drive.schedulers import Drained
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
@@ -29,11 +30,13 @@ from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.host import Draft, jobs_of
 from gpusetup.rollout import verification, waves
 from gpusetup.rollout.batches import stopped_rollout
+from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import _answered, twins
 from gpusetup.rollout.options import Applying
 from gpusetup.rollout.outcome import exit_of, outcome_of, with_downtime
 from tests.hosts.machines import HOSTS
 from tests.records import record
+from tests.unit.rollout.test_recovery import Scheduler
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -42,13 +45,13 @@ NAMES = ("a", "b", "c", "d", "e")
 def roll(tmp_path, monkeypatch):
     """Apply five hosts, of which some fail; return their states and the batches that were begun and verified."""
 
-    def run(bad, cut=None, domains=None, **words):
-        changed, verified = [], []
+    def run(bad, cut=None, domains=None, stop=KeyboardInterrupt, scheduler=None, **words):
+        run.said, changed, verified = [], [], []
 
         def change(_rollout, changes, *, check):
             changed.append(tuple(changes))
             if cut == ("change", len(changed)):
-                raise KeyboardInterrupt
+                raise stop
             return {name: HostOutcome(state=bad.get(name, "done"), seconds=1.0) for name in changes}
 
         def verify(_rollout, outcomes, *, always=False):
@@ -75,12 +78,15 @@ def roll(tmp_path, monkeypatch):
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))
         facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
-        reporter = SimpleNamespace(say=lambda _text: None, begins=begins)
+        reporter = SimpleNamespace(say=run.said.append, begins=begins)
         rollout = SimpleNamespace(
             session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp, reporter=reporter,
             domains=domains or {}, stopped=False,
         )  # fmt: skip
         run.folder = session.run
+        if scheduler is not None:
+            work = Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
+            monkeypatch.setattr(waves, "draining", lambda *_words: work)
         applied = waves.carry_out(Applying(**words), rollout)
         return {name: outcome.state for name, outcome in applied.hosts.items()}, changed, verified
 
@@ -152,6 +158,14 @@ def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
     assert kept(roll) == LEFT | all_of(NAMES, "done")
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, BadInputError("GS-407", "Ansible could not start")])
+def test_nodes_that_an_early_end_leaves_drained_are_named(roll, stop):
+    with suppress(BadInputError):
+        roll({}, cut=("change", 2), stop=stop, scheduler=Scheduler(c=Drained(ok=True, ours=False)), batch="1,2")
+    still = "it is still drained: the run ended early; to return it to service: resume b"
+    assert roll.said[-1:] == [f"b: {still}"]
+
+
 def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
     states, changed, _verified = roll({}, cut=("record", 2), batch="1,2")
     assert changed == [("a",), ("b", "c")]
@@ -203,7 +217,8 @@ def test_a_host_s_own_changes_count_before_the_fleet_s_and_those_before_the_benc
     first, _, stayed, *_ = json.loads(bench.read_bytes())["contenders"][0]["runs"]
     step = round(next(step["seconds"] for step in first["steps"] if step["name"] == "Reboot"), 1)
     ran(tmp_path, 5, 0, changed=0)
-    (new_run(tmp_path).path / "applied.json").write_text('{"hosts"', encoding="utf-8")
+    for damaged in (b'{"hosts"', b'{"hosts": "\xff', b"[" * 99_999):
+        (new_run(tmp_path).path / "applied.json").write_bytes(damaged)
     assert away(tmp_path) == (first["seconds"], step, "bench", 1)
     assert away(tmp_path, reboot=False) == (stayed["seconds"], 0, "bench", 1)
     ran(tmp_path, 900, 300, "z")

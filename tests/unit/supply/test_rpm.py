@@ -292,7 +292,13 @@ def test_of_another_the_archives_are_named_by_hand(system):
 
 
 @pytest.mark.parametrize(
-    "text", ["[a]\nmirrorlist=https://x.invalid\ngpgkey=file:///k\n", "[a]\nbaseurl=https://x.invalid\n", "baseurl=x"]
+    "text",
+    [
+        "[a]\nmirrorlist=https://x.invalid\ngpgkey=file:///k\n",
+        "[a]\nbaseurl=https://x.invalid\n",
+        "baseurl=x",
+        "[a]\nenabled=no\n",
+    ],
 )
 def test_a_definition_that_proves_nothing_is_refused(tmp_path, text):
     (tmp_path / "a.repo").write_text(text)
@@ -302,7 +308,7 @@ def test_a_definition_that_proves_nothing_is_refused(tmp_path, text):
 
 def test_a_definition_of_a_host_is_taken_over(tmp_path, key):
     (tmp_path / "k.asc").write_bytes(key.public())
-    text = "[on]\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
+    text = "[on]\nenabled=True\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
     (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")
     texts = {"releasever": "9", "basearch": "x86_64"}
     rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})

@@ -36,7 +36,7 @@ from gpusetup.supply.choosing import choose, wheels_of
 from gpusetup.supply.fetching import path_of
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import server_of
-from gpusetup.supply.signing import signer
+from gpusetup.supply.signing import prove_signature, signer
 from gpusetup.supply.site import add_system
 from tests.hosts.machines import machine
 from tests.unit.supply.conftest import NEEDED, REPOSITORY, deb, described, no_wheels, nothing, published
@@ -136,6 +136,17 @@ def test_cut_at_any_step_the_same_command_completes(tmp_path, supply, key, monke
         assert not (out / "manifest.json").exists()
     add_system(out, supply, key, nothing)
     check_bundle(out)
+
+
+def test_a_damaged_key_is_no_key_and_without_gpg_it_says_what_to_install(tmp_path, monkeypatch):
+    for damaged in (b"-----BEGIN PGP PUBLIC KEY BLOCK-----", b"\xff\xfe"):
+        (tmp_path / "key").write_bytes(damaged)
+        with pytest.raises(BadInputError, match="is not signed by"):
+            prove_signature(tmp_path / "key", tmp_path / "key", [tmp_path / "key"], "A" * 40)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(PreflightError, match="gpg signs") as caught:
+        signer("", tmp_path / "keys")
+    assert "install gnupg" in caught.value.hint
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path, supply, key):

@@ -132,12 +132,6 @@ def test_a_file_without_observations_is_refused(kept, text, says):
     assert "[GS-50" in says(3, "verify", "--from", kept(text))
 
 
-def test_observations_of_an_older_form_are_refused_plainly(kept, says):
-    said = says(3, "verify", "--from", kept(captured("h200-x1-quick") | {"schema": "gpusetup/observations/1"}))
-    assert "old format" in said
-    assert "gpusetup verify --observations" in said
-
-
 def test_a_mangled_document_fails_checks_and_never_the_program(kept, capsys):
     document = broken("h200-x1-full", {"sections/memory": {"0": {"copy": "fast"}}, "facts/gpus": "none"})
     document["quick"]["smi"]["stdout"] = document["quick"]["smi"]["stdout"][:5000]
