@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.lab import fleet, machine
 from tests.lab.applying import apply
-from tests.lab.host import SSH_OPTIONS, Host
+from tests.lab.host import SSH_COMMON, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.spec import HostSpec
 
@@ -67,7 +67,6 @@ def one_round(number: int, packages: tuple[str, ...]) -> tuple[Measured, Measure
 
 def applied(host: Host) -> tuple[Measured, tuple[str, ...]]:
     """Apply; return the times and the installed packages with their versions."""
-    options = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.ini"
         path.write_text(
@@ -75,7 +74,7 @@ def applied(host: Host) -> tuple[Measured, tuple[str, ...]]:
             'gpusetup_components=["driver"]\n'
             f"gpusetup_reboot=never\ngpusetup_simulated_root={SIMULATED_ROOT}\nansible_user=root\n"
             f"ansible_python_interpreter=/usr/bin/python3\nansible_ssh_private_key_file={SSH_KEY}\n"
-            f"ansible_ssh_common_args={options}\n"
+            f"ansible_ssh_common_args={SSH_COMMON}\n"
         )
         done = apply(Path(folder), path, "--verify", "never", timeout=3600)
     outcome = done.hosts[host.name]

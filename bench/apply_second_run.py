@@ -19,7 +19,7 @@ from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
 from tests.lab import fleet, machine
 from tests.lab.applying import REPOSITORY, Answer, apply
-from tests.lab.host import SSH_OPTIONS, Host
+from tests.lab.host import SSH_COMMON, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
 from tests.lab.spec import HostSpec
@@ -31,7 +31,6 @@ RUNS = 3
 
 def inventory(folder: Path, hosts: list[Host], repositories: build.Repositories) -> Path:
     """Write the inventory of these hosts."""
-    options = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
     lines = ["[lab]", *(f"{host.name} ansible_host={host.address}" for host in hosts), "[lab:vars]"]
     lines += [
         f"gpusetup_source={repositories.base}",
@@ -42,7 +41,7 @@ def inventory(folder: Path, hosts: list[Host], repositories: build.Repositories)
         "ansible_user=root",
         "ansible_python_interpreter=/usr/bin/python3",
         f"ansible_ssh_private_key_file={SSH_KEY}",
-        f"ansible_ssh_common_args={options}",
+        f"ansible_ssh_common_args={SSH_COMMON}",
     ]
     path = folder / f"bench{len(hosts)}.ini"
     path.write_text("\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.lab.host import SSH_OPTIONS
+from tests.lab.host import SSH_COMMON
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
 
@@ -44,7 +44,7 @@ def inventory() -> dict[str, object]:
         "ansible_user": "root",
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_private_key_file": str(SSH_KEY),
-        "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
+        "ansible_ssh_common_args": SSH_COMMON,
         "gpusetup_simulated_root": SIMULATED_ROOT,
         "gpusetup_source": repositories.base,
         "gpusetup_source_fingerprints": prints,
