@@ -1,7 +1,10 @@
 """What every test shares: the shipped matrix, read once, and how hard hypothesis tries."""
 
 import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +29,18 @@ settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))
 def shipped():
     """The data that is shipped, whatever the environment lays over it."""
     return Matrix()
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory):
+    """A stand-in for NVIDIA's library, which answers from the text at NVML_STAND_IN."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler to build the stand-in library with")
+    place = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    source = Path(__file__).parent / "fixtures/nvml/stand_in.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", place, source], check=True, timeout=60)
+    return place
 
 
 @pytest.fixture

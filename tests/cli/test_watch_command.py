@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -19,26 +18,15 @@ import pytest
 
 from tests.stored import stored
 
-STAND_IN = Path(__file__).parents[1] / "fixtures/nvml/stand_in.c"
 TOLD = stored("watch_command_told.txt")
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler to build the stand-in library with")
-    folder = tmp_path_factory.mktemp("nvml")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", STAND_IN], check=True, timeout=60)
-    return folder
-
-
 @pytest.fixture
-def environment(library, tmp_path):
+def environment(nvml, tmp_path):
     (tmp_path / "told").write_text(TOLD)
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "TERM")}
     return kept | {
-        "LD_LIBRARY_PATH": str(library), "NVML_STAND_IN": str(tmp_path / "told"), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color",
+        "LD_LIBRARY_PATH": str(nvml.parent), "NVML_STAND_IN": str(tmp_path / "told"), "LC_ALL": "C.UTF-8", "TERM": "xterm-256color",
         "GPUSETUP_STATE": str(tmp_path / "state"),
     }  # fmt: skip
 

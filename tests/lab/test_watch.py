@@ -17,7 +17,6 @@ import pytest
 
 from tests.lab.process import until
 
-STAND_IN = Path(__file__).parents[1] / "fixtures/nvml/stand_in.c"
 TOLD = """\
 * count 1
 * driver 580.159.04
@@ -32,12 +31,10 @@ TOLD = """\
 
 
 @pytest.fixture(scope="module")
-def hosts(lab_hosts_module, tmp_path_factory):
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, STAND_IN], check=True, timeout=60)
+def hosts(lab_hosts_module, nvml):
     made = lab_hosts_module(well={"machine": "t4"}, hangs={"machine": "t4"})
     for host in made:
-        shutil.copy(library, host.path(f"/usr/lib/{platform.machine()}-linux-gnu/libnvidia-ml.so.1"))
+        shutil.copy(nvml, host.path(f"/usr/lib/{platform.machine()}-linux-gnu/libnvidia-ml.so.1"))
         host.path("/etc/nvml-stand-in").write_text(TOLD)
     return made
 

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -272,11 +271,11 @@ def test_a_driver_that_hangs_is_told_of_and_the_end_does_not_wait_for_it(talk, m
     assert not thread.is_alive()
 
 
-def test_it_runs_from_text_alone_and_leaves_nothing(tmp_path, library, told):
+def test_it_runs_from_text_alone_and_leaves_nothing(tmp_path, nvml, told):
     program = subprocess.Popen(
         [sys.executable, "-I", "-c", BOOT],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(Path(library).parent), "NVML_STAND_IN": str(told.path)},
+        env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(nvml.parent), "NVML_STAND_IN": str(told.path)},
     )  # fmt: skip
     program.stdin.write(sent(0.1))
     program.stdin.flush()
