@@ -81,13 +81,14 @@ def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, 
     return found
 
 
-def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
-    """Return {path: new content} that enables configured dnf repositories."""
+def enabled(request: Dict[str, Any], off: Dict[str, Optional[str]]) -> Dict[str, Optional[str]]:
+    """Return {path: new content} that enables configured dnf repositories, in files as `switched_off` leaves them."""
     folder = sources.Layout().dnf_repos
     found: Dict[str, Optional[str]] = {}
     missing = set(request["enable"])
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        text = files.read_text(os.path.join(folder, name)) or ""
+        path = os.path.join(folder, name)
+        text = (off[path] if path in off else files.read_text(path)) or ""
         for identity in request["enable"]:
             block = re.search(rf"^\[{re.escape(identity)}\]\s*\n(?:(?!\[).*\n?)*", text, re.MULTILINE)
             if block:
@@ -95,7 +96,7 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
                 on = re.sub(r"^enabled\s*=.*$", "enabled=1", block.group(0), flags=re.MULTILINE)
                 if on != block.group(0):
                     text = text.replace(block.group(0), on)
-                    found[os.path.join(folder, name)] = text
+                    found[path] = text
     if missing:
         raise failure.HostFailure(
             "GS-446",
@@ -118,7 +119,8 @@ def main() -> None:
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         wanted = definitions(request) if not module.check_mode else preview(request)
-        changes = dict(switched_off(request, wanted), **enabled(request))
+        changes = switched_off(request, wanted)
+        changes.update(enabled(request, changes))
         written += ledger.arrange(wanted)
         for path, text in sorted(changes.items()):
             if ledger.write(path, text) if text is not None else ledger.delete(path):

@@ -166,7 +166,11 @@ def main() -> None:
         state = lifecycle.Lifecycle(request, module.check_mode)
         if module.params["mode"] not in ("begin", "removal", "history"):
             state.hold()
-        result = act(state, module.params["mode"])
+        try:
+            result = act(state, module.params["mode"])
+        except BaseException:
+            state.let_go()
+            raise
     if not module.check_mode:
         tell_the_log(module, result)
     try:

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service, gpu_state
 
 from tests.modules.stand_ins import refused, replace
 
@@ -180,6 +180,17 @@ def test_the_proxys_password_is_hidden_by_every_module(run_module, monkeypatch):
         run_module(gpu_service, check=True, names=[], host={"state_dir": "/nonexistent", "proxy": proxy})
     assert all("secret" in values for values in hidden)
     assert len(hidden) == 2
+
+
+@pytest.mark.parametrize(("mode", "step"), [("begin", "_keep_baseline"), ("removal", "_count_packages")])
+def test_a_beginning_that_fails_lets_the_host_go(clock, folder, run_module, monkeypatch, mode, step):
+    Ledger(folder).tell(apply={"id": "first", "finished": "now"})
+    monkeypatch.setattr(lifecycle.Lifecycle, "_manager", Mock())
+    monkeypatch.setattr(lifecycle.Lifecycle, step, Mock(side_effect=OSError(28, "No space left on device")))
+    run_module(
+        gpu_state, mode=mode, manager="apt", wanted={"a": 1}, owner=ANNA, host={"state_dir": folder}, fails="GS-472"
+    )
+    assert owner.present(folder) is None
 
 
 def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, monkeypatch):

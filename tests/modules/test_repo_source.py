@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, process, sources
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_repo_source
 
 from tests.modules.stand_ins import refused, write
 
@@ -208,3 +209,13 @@ class TestDefinitions:
     )  # fmt: skip
     def test_switching_off_leaves_the_other_entries_of_a_file(self, name, address, text, left):
         assert sources.without(name, text, [address]) == left
+
+
+def test_a_file_in_which_one_repository_goes_and_another_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "Layout", lambda root=str(tmp_path), real=sources.Layout: real(root))
+    text = "[gone]\nbaseurl=http://old/x\nenabled=1\n[crb]\nbaseurl=http://new/x\nenabled=0\n"
+    write(tmp_path, {"etc/yum.repos.d/a.repo": text})
+    request = {"replace": ["http://old/"], "enable": ["crb"]}
+    off = gpu_repo_source.switched_off(request, {})
+    (found,) = gpu_repo_source.enabled(request, off).values()
+    assert found == "[crb]\nbaseurl=http://new/x\nenabled=1\n"

@@ -76,6 +76,11 @@ class Lifecycle:
     def _take(self) -> None:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
 
+    def let_go(self) -> None:
+        """Release the host if this call took it, since nobody else knows the token."""
+        if self.token != (self.request.get("token") or ""):
+            owner.release(self.request["state_dir"], self.token)
+
     def hold(self) -> None:
         """Fail unless this host is ours; then show signs of life until this process ends."""
         if not self.check:
@@ -99,7 +104,6 @@ class Lifecycle:
             state = self.ledger.state
         then, last = self.request.get("planned"), [state["apply"].get(key) or "" for key in ("id", "finished")]
         if then and then != last and not self.check:
-            owner.release(self.ledger.folder, self.token)
             raise HostFailure("GS-411", "another run has changed this host since it was planned", "apply " + last[0])
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
         if not resumed:  # a step that outlived its owner may still run: touch nothing
