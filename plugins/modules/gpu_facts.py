@@ -76,7 +76,6 @@ def look(
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(
         argument_spec={
             "simulated_root": {"type": "path"},

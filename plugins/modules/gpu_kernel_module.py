@@ -73,7 +73,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = dict(params.owned(module), check=module.check_mode)
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))

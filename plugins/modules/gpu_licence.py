@@ -164,7 +164,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(SPEC),
         required_if=[("state", "present", ["token"])],

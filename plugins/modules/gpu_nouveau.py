@@ -175,7 +175,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     request = params.owned(module)
     wait = request.pop("poll")

@@ -95,7 +95,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     answer = preview.Preview(params.plain(module)).run()
     refused = [item for item in answer["findings"] if item["level"] == "refuse"]

@@ -85,7 +85,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     after, kernels = module.params["after_reboot"], module.params["kernels"]
     # The host's owner waits here for programs to end: every call shows that it is alive.

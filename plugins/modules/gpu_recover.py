@@ -222,7 +222,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     with params.failing(module):
         result = begin(module) if module.params["mode"] == "begin" else act(module)

@@ -127,7 +127,6 @@ def _ask_for(missing: List[str]) -> None:
 
 
 def main() -> None:
-    """Answer Ansible."""
     told = json.loads(basic._ANSIBLE_ARGS)  # noqa: SLF001 - the other module is to find its own arguments there
     request: Dict[str, Any] = told["ANSIBLE_MODULE_ARGS"]
     wanted = [digest for digest in (request["code"], request["program"]) if digest]

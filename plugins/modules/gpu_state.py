@@ -159,7 +159,6 @@ SPEC = {
 
 
 def main() -> None:
-    """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
     with params.failing(module):
         request = dict(params.plain(module), token=module.params["host"]["owner"])

@@ -102,7 +102,6 @@ class LiveHost:
             return None
 
     def exists(self, path: str) -> bool:
-        """Return whether the path exists."""
         return self.kind(path) is not None
 
     def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - used by subclasses
@@ -212,7 +211,6 @@ class _Recording(LiveHost):
         self.answers: Dict[str, Any] = {}
 
     def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
-        """Read and record a file."""
         raw = super().read_bytes(path, field, limit)
         if raw is not None:
             self.files[path] = raw
@@ -228,21 +226,18 @@ class _Recording(LiveHost):
         return text
 
     def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
-        """List and record the matching names."""
         found = super().names(folder, pattern, field)
         for path in [folder] + [folder.rstrip("/") + "/" + name for name in found]:
             self._remember(path)
         return found
 
     def link(self, path: str) -> Optional[str]:
-        """Read and record a link."""
         target = super().link(path)
         if target is not None:
             self.links[path] = target
         return target
 
     def kind(self, path: str) -> Optional[str]:
-        """Return and record the kind of a path."""
         self.asked.add(path)
         return self._remember(path)
 
@@ -255,7 +250,6 @@ class _Recording(LiveHost):
         return kind
 
     def observe(self, label: str, look: Callable[..., Any]) -> Any:
-        """Observe and record the answer."""
         answer = super().observe(label, look)
         if answer is not None:
             self.answers[label] = answer

@@ -81,7 +81,6 @@ class _Contents:
         return not self.whole and self.nouveau and self.blacklist
 
     def name(self, name: str) -> None:
-        """Record the name of a member."""
         match = _MODULE.search("/" + name)
         if match:
             self.modules.add(match.group(1).replace("-", "_"))

@@ -93,7 +93,6 @@ def _hypervisor_flag(text: str) -> str:
 
 
 def is_wsl(host: LiveHost) -> bool:
-    """Return whether this is WSL."""
     release = host.value("/proc/sys/kernel/osrelease") or ""
     return bool(re.search(r"microsoft|WSL", release)) or host.exists("/usr/lib/wsl/lib")
 

@@ -152,7 +152,6 @@ class Nvml:
     # --- the machine ---------------------------------------------------------------------------------------------
 
     def driver(self) -> Optional[str]:
-        """Return the driver's version."""
         return self._text("nvmlSystemGetDriverVersion")
 
     def devices(self) -> List[Tuple[Any, Optional[NvmlError]]]:
@@ -173,11 +172,9 @@ class Nvml:
     # --- one GPU -------------------------------------------------------------------------------------------------
 
     def name(self, device: Any) -> Optional[str]:
-        """Return the product's name."""
         return self._text("nvmlDeviceGetName", device)
 
     def uuid(self, device: Any) -> Optional[str]:
-        """Return the GPU's identifier."""
         return self._text("nvmlDeviceGetUUID", device)
 
     def address(self, device: Any) -> Optional[str]:

@@ -47,7 +47,6 @@ class Reader:
 
     @property
     def doing(self) -> str:
-        """The pending call."""
         return self.source.doing if self.source is not None else ""
 
     def read(self) -> Dict[str, Any]:
