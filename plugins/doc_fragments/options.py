@@ -9,10 +9,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import par
 
 
 class ModuleDocFragment:
-    """One fragment for each module, under the module's name."""
+    """One fragment for each module, under the module's name, and one of the options of the host."""
 
     def __getattr__(self, name: str) -> str:
+        if name == "HOST":
+            return json.dumps({"options": params.documentation(params.COMMON)})
         if not name.startswith("GPU_"):
             raise AttributeError(name)
         module = importlib.import_module("ansible_collections.gpusetup.stack.plugins.modules." + name.lower())
-        return json.dumps({"options": params.documentation({**params.COMMON, **module.SPEC})})
+        return json.dumps({"options": params.documentation(module.SPEC)})

@@ -10,7 +10,7 @@ description:
   - containerd and docker themselves check the result. Where a drop-in would make containerd lose settings, the same
     lines are added to its main file, each of them marked.
   - A runtime is restarted only on request or while no container runs in it, because a restart can stop containers.
-extends_documentation_fragment: gpusetup.stack.options.gpu_container_runtime
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_container_runtime]
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -253,14 +253,11 @@ def _restarted(
 
 
 SPEC = {
-    "runtimes": {
-        "description": "Runtimes to configure; podman needs only the CDI specification. The settings of a runtime that "
+    "runtimes": params.texts(
+        "Runtimes to configure; podman needs only the CDI specification. The settings of a runtime that "
         "an earlier call configured and that is no longer listed are restored.",
-        "type": "list",
-        "elements": "str",
-        "default": [],
-        "choices": ["docker", "containerd", "crio", "podman"],
-    },
+        choices=["docker", "containerd", "crio", "podman"],
+    ),
     "cdi": params.flag(
         "Keep the CDI specification up to date at every boot, and write it now when there is none and the"
         " driver is loaded.",

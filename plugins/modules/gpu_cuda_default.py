@@ -8,7 +8,7 @@ description:
   - Points C(/usr/local/cuda), C(PATH) of login shells and the dynamic linker's path to the default toolkit. Where
     NVIDIA's packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
   - If Lmod is installed, each toolkit gets a module file.
-extends_documentation_fragment: gpusetup.stack.options.gpu_cuda_default
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_cuda_default]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -9,7 +9,7 @@ description:
     waits until they answer.
   - A running desktop keeps its old settings when they change, because a restart would end the programs in it.
   - With O(backend=none) everything that was set up is removed.
-extends_documentation_fragment: gpusetup.stack.options.gpu_desktops
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_desktops]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -11,25 +11,7 @@ description:
   - Changes nothing; runs in check mode as always. Each external command has a deadline, so a broken driver cannot hang
     it.
   - What could not be read is listed with the reason in C(unreadable).
-options:
-  simulated_root:
-    description:
-      - A folder on the host that holds a captured machine. PCI devices, virtualisation, firmware and the kernel to
-        build for are taken from it, everything else from the host itself; the answer then says C(simulated=true).
-    type: path
-  candidates:
-    description: Also ask the package manager's local indexes for the packages that it could install.
-    type: bool
-    default: true
-  record: {description: Also return a redacted capture of the host (see C(capture))., type: bool, default: false}
-  symptoms:
-    description:
-      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds,
-        device files, the loader's choices, Python environments, the environment's GPU part), without passwords, tokens
-        and keys.
-    type: bool
-    default: false
-  pythons: {description: Interpreters outside the usual places to look at too., type: list, elements: path, default: []}
+extends_documentation_fragment: gpusetup.stack.options.gpu_facts
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -58,6 +40,7 @@ import os
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import capture as gpu_capture
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import facts as gpu_facts
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import symptoms as gpu_symptoms
@@ -75,17 +58,29 @@ def look(
     return facts, gpu_capture.pack(host) if isinstance(host, Recorder) else None, seen
 
 
+SPEC = {
+    "simulated_root": params.text(
+        "A folder on the host that holds a captured machine. PCI devices, virtualisation, firmware and "
+        "the kernel to build for are taken from it, everything else from the host itself; the answer then"
+        " says C(simulated=true).",
+        None,
+        type="path",
+    ),
+    "candidates": params.flag(
+        "Also ask the package manager's local indexes for the packages that it could install.", True
+    ),
+    "record": params.flag("Also return a redacted capture of the host (see C(capture))."),
+    "symptoms": params.flag(
+        "Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module"
+        " builds, device files, the loader's choices, Python environments, the environment's GPU part), "
+        "without passwords, tokens and keys."
+    ),
+    "pythons": params.texts("Interpreters outside the usual places to look at too.", elements="path"),
+}
+
+
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "simulated_root": {"type": "path"},
-            "candidates": {"type": "bool", "default": True},
-            "record": {"type": "bool", "default": False},
-            "symptoms": {"type": "bool", "default": False},
-            "pythons": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC, host=False), supports_check_mode=True)
     simulated_root = module.params["simulated_root"] or None
     if simulated_root and not os.path.isdir(os.path.join(simulated_root, "sys")):
         module.fail_json(msg=f"simulated_root {simulated_root} holds no captured machine (it has no folder sys)")

@@ -9,20 +9,7 @@ description:
   - Hosts are reached as this ansible-playbook was told (inventory, limit, user, key, passwords).
   - Host keys are checked, by a file C(known_hosts) in the folder in which Ansible was started.
   - A failed host is part of C(hosts), not a failure of this task.
-options:
-  command:
-    description: What to run. C(verdict) runs nothing; it returns how the earlier jobs of a workflow ended per host.
-    type: str
-    required: true
-    choices: [facts, plan, apply, verify, rollback, verdict]
-  options:
-    description: Options of gpusetup's commands, by name; each command takes its own, and empty values are left out.
-    type: dict
-    default: {}
-  planned:
-    description: For C(apply), carry out the plan of an earlier job, and fail if there is none.
-    type: bool
-    default: false
+extends_documentation_fragment: gpusetup.stack.options.gpu_front_end
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -46,22 +33,24 @@ artifacts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
+
+SPEC = {
+    "command": params.choice(
+        "What to run. C(verdict) runs nothing; it returns how the earlier jobs of a workflow ended per host.",
+        ["facts", "plan", "apply", "verify", "rollback", "verdict"],
+    ),
+    "options": params.table(
+        "Options of gpusetup's commands, by name; each command takes its own, and empty values are left out.",
+        default={},
+    ),
+    "planned": params.flag("For C(apply), carry out the plan of an earlier job, and fail if there is none."),
+}
 
 
 def main() -> None:
     """Fail: the action plugin does the work, so this part is never sent to a host."""
-    module = AnsibleModule(
-        argument_spec={
-            "command": {
-                "type": "str",
-                "required": True,
-                "choices": ["facts", "plan", "apply", "verify", "rollback", "verdict"],
-            },
-            "options": {"type": "dict", "default": {}},
-            "planned": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=params.spec(SPEC, host=False), supports_check_mode=True)
     module.fail_json(msg="gpu_front_end runs on the controller alone: its action plugin is missing")
 
 

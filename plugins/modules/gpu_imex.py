@@ -9,7 +9,7 @@ description:
     C(nvidia-imex). The service is restarted when its list changed, and started if it is not running.
   - The list must include this host and be the same on every machine of the domain.
   - Without O(nodes) the earlier state is restored.
-extends_documentation_fragment: gpusetup.stack.options.gpu_imex
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_imex]
 author: The gpusetup authors (!UNKNOWN)
 """
 

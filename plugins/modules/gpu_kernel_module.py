@@ -9,7 +9,7 @@ description:
   - Loads the module, or replaces a loaded one of another version or with other options, only when no process, display
     or other module uses the GPU; services of the driver itself are stopped and started again. Otherwise it returns why
     a reboot is needed. It never kills a process, and finally checks with the kernel that the wanted module is loaded.
-extends_documentation_fragment: gpusetup.stack.options.gpu_kernel_module
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_kernel_module]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -9,7 +9,7 @@ description:
     changed, and waits until nvidia-smi reports that a licence is granted.
   - What was there before is recorded, so that removal and rollback restore it. The token is readable by root alone
     and appears in no log, diff or record.
-extends_documentation_fragment: gpusetup.stack.options.gpu_licence
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_licence]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -13,7 +13,7 @@ description:
   - A unit brings the layout back at every boot, NVIDIA's C(nvidia-mig-manager) where it is installed. Where the driver
     does not run yet, that unit lays the GPUs out at the next boot.
   - The layout before the first change is recorded, and restored when the GPU is no longer in O(layouts).
-extends_documentation_fragment: gpusetup.stack.options.gpu_mig
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_mig]
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -48,7 +48,7 @@ SPEC = {
         "What each GPU is to have.",
         {
             "gpu": params.needed("PCI address."),
-            "enabled": {"description": "Whether MIG is on.", "type": "bool", "required": True},
+            "enabled": params.needed("Whether MIG is on.", type="bool"),
             "instances": params.several(
                 "GPU instances.",
                 {

@@ -10,7 +10,7 @@ description:
   - An exporter listens on this host alone unless told otherwise. Then it asks for a password over TLS; keys and
     passwords stay in files that only root reads, and are handed to the service by systemd.
   - A port that another program uses, and secrets that everybody can read, are refused before anything is written.
-extends_documentation_fragment: gpusetup.stack.options.gpu_monitoring
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_monitoring]
 author: The gpusetup authors (!UNKNOWN)
 """
 

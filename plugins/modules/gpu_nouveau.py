@@ -9,7 +9,7 @@ description:
   - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first,
     and reads the image afterwards as proof.
   - Runs detached; repeat the call until C(finished) is true.
-extends_documentation_fragment: gpusetup.stack.options.gpu_nouveau
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_nouveau]
 author: The gpusetup authors (!UNKNOWN)
 """
 

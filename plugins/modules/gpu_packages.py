@@ -10,7 +10,7 @@ description:
   - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages
     back to what they were and returns the compiler's first error.
   - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
-extends_documentation_fragment: gpusetup.stack.options.gpu_packages
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_packages]
 attributes:
   check_mode:
     description: Tells what would change.

@@ -12,7 +12,7 @@ description:
     holds).
   - Never changes anything, and problems of the host are returned as findings, not as failures; O(refuse=true) turns
     findings of level C(refuse) into a failure.
-extends_documentation_fragment: gpusetup.stack.options.gpu_preview
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_preview]
 author: The gpusetup authors (!UNKNOWN)
 """
 

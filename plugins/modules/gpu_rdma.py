@@ -9,7 +9,7 @@ description:
     options, rebuilds the initramfs and enables it in C(/etc/cufile.json).
   - A module that the kernel rejects is reported, but not a failure.
   - If nothing is requested, the earlier state is restored.
-extends_documentation_fragment: gpusetup.stack.options.gpu_rdma
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_rdma]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -9,9 +9,7 @@ description:
     timeout grow with the wait, so a fast virtual machine is noticed at once, and a server that takes minutes is not
     polled all the time.
   - The machine that Ansible runs on (a local connection) is not rebooted.
-options:
-  text: {description: Message to the users of the host., type: str, default: gpusetup}
-  timeout: {description: Seconds within which it must be back., type: int, default: 600}
+extends_documentation_fragment: gpusetup.stack.options.gpu_reboot
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -33,12 +31,17 @@ elapsed:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
+
+SPEC = {
+    "text": params.text("Message to the users of the host.", "gpusetup"),
+    "timeout": params.number("Seconds within which it must be back.", 600),
+}
 
 
 def main() -> None:
     """Fail: the action plugin does the work, so this part is never sent to a host."""
-    options = {"text": {"type": "str", "default": "gpusetup"}, "timeout": {"type": "int", "default": 600}}
-    module = AnsibleModule(argument_spec=options, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=params.spec(SPEC, host=False), supports_check_mode=True)
     module.fail_json(msg="gpu_reboot runs on the controller: its action plugin is missing")
 
 

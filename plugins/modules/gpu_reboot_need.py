@@ -7,7 +7,7 @@ short_description: Return whether the wanted driver runs, or needs a reboot firs
 description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut
     off is not forgotten. Processes on the GPU are named. Nothing is changed.
-extends_documentation_fragment: gpusetup.stack.options.gpu_reboot_need
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_reboot_need]
 author: The gpusetup authors (!UNKNOWN)
 """
 

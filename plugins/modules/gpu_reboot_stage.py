@@ -6,7 +6,7 @@ module: gpu_reboot_stage
 short_description: Schedule a reboot and a unit that continues once after it
 description:
   - Uses C(shutdown), so that people who are logged in are told and can cancel with C(shutdown -c).
-extends_documentation_fragment: gpusetup.stack.options.gpu_reboot_stage
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_reboot_stage]
 author: The gpusetup authors (!UNKNOWN)
 """
 

@@ -9,7 +9,7 @@ description:
     MIG instances, or that may only be reset together with others (NVLink before Ampere, NVSwitches without a running
     fabric manager). Services that only watch the GPUs are stopped for the reset and started again.
   - Recoveries are recorded in C(recoveries.json) below O(host.state_dir), with the time since the boot.
-extends_documentation_fragment: gpusetup.stack.options.gpu_recover
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_recover]
 author: The gpusetup authors (!UNKNOWN)
 """
 

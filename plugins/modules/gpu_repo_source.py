@@ -8,7 +8,7 @@ description:
   - Writes deb822 sources with C(Signed-By) or C(.repo) files with C(gpgkey); every key is compared with its full
     fingerprint first, and one wrong key means that nothing at all is written.
   - Other entries for the same address can be disabled; M(gpusetup.stack.gpu_state) restores them on removal.
-extends_documentation_fragment: gpusetup.stack.options.gpu_repo_source
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_repo_source]
 author: The gpusetup authors (!UNKNOWN)
 """
 

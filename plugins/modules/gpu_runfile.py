@@ -11,7 +11,7 @@ description:
   - Builds by DKMS, in the wanted flavour, for the kernel that boots next, and proves that the module is there. The
     module is loaded by another step. Only arguments that this very installer lists are used.
   - Runs detached; repeat the call until C(finished) is true.
-extends_documentation_fragment: gpusetup.stack.options.gpu_runfile
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_runfile]
 attributes:
   check_mode:
     description: Tells whether it would install.

@@ -7,7 +7,7 @@ short_description: Enable and start services, and record their earlier state
 description:
   - One call for several units. Their earlier state is recorded, so that removal restores it. A unit that does not start
     is a failure with the last lines of its journal.
-extends_documentation_fragment: gpusetup.stack.options.gpu_service
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_service]
 author: The gpusetup authors (!UNKNOWN)
 """
 

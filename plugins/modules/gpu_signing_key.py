@@ -10,7 +10,7 @@ description:
     know it. A person at the console confirms it at the next boot by a one-time password, which is kept in a file for
     root alone, never printed or logged. An enrolment that was not confirmed is gone after that boot; the next call
     stages it again.
-extends_documentation_fragment: gpusetup.stack.options.gpu_signing_key
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_signing_key]
 attributes:
   check_mode:
     description: Tells what would change.

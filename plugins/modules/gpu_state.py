@@ -9,7 +9,7 @@ description:
     each.
   - C(begin) returns at once whether the host is still exactly as finished applies left it, every part was requested in
     the same way, and nothing is pending; a play can then end there.
-extends_documentation_fragment: gpusetup.stack.options.gpu_state
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_state]
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -127,12 +127,7 @@ SPEC = {
     ),
     "keep": params.number("How many applies the history keeps.", 10),
     "python": params.table("C(path), C(packages), C(adopted) of the Python environment, when there is one."),
-    "environments": {
-        "description": "The same of each named environment that was made, for C(finish).",
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-    },
+    "environments": params.texts("The same of each named environment that was made, for C(finish).", elements="dict"),
     "remove": params.texts("Patterns of packages that must not be installed."),
     "driver_version": params.text("NVIDIA's version that must run."),
     "driver_module": params.text("Flavour that must run."),

@@ -9,7 +9,7 @@ description:
     switched in one step once pip has finished and the versions were checked. On failure the old environment stays in
     use.
   - Runs detached; repeat the call until C(finished) is true.
-extends_documentation_fragment: gpusetup.stack.options.gpu_venv
+extends_documentation_fragment: [gpusetup.stack.options.host, gpusetup.stack.options.gpu_venv]
 author: The gpusetup authors (!UNKNOWN)
 """
 

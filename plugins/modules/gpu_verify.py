@@ -7,31 +7,7 @@ short_description: Observe and measure a host's GPUs
 description:
   - The action plugin of the same name sends the probe along and judges its observations, in one round trip.
   - Every program that the probe starts has a deadline, and so has the probe.
-options:
-  level: {description: How deep to look., type: str, default: smoke, choices: [quick, smoke, full, stress]}
-  python: {description: Absolute path of the interpreter that holds CuPy., type: str, default: ""}
-  cuda_home: {description: Folder of the CUDA toolkit., type: str, default: ""}
-  gpus: {description: Indexes of the GPUs to run on; empty means all., type: list, elements: int, default: []}
-  minutes: {description: How long the level C(stress) works., type: float, default: 5}
-  components: {description: Frameworks that are part of the stack., type: list, elements: str, default: []}
-  hosts: {description: This host's part in a measurement over several hosts., type: dict, default: {}}
-  token: {description: Shared secret of the hosts of such a measurement., type: str, default: ""}
-  when_idle:
-    description:
-      - Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is in use.
-      - A host that another run of gpusetup is changing is not examined; C(postponed) names that run.
-    type: bool
-    default: false
-  budget:
-    description: Seconds after which the measurement ends and only level C(quick) is returned; 0 means no limit.
-    type: float
-    default: 0
-  simulated_root:
-    description: A folder on the host that holds a captured machine; nothing is then run on a GPU.
-    type: str
-    default: ""
-  fail: {description: Whether a failed check fails the task (judged by the action plugin)., type: bool, default: true}
-  program: {description: "What measures, packed; filled in by the action plugin.", type: str, default: ""}
+extends_documentation_fragment: gpusetup.stack.options.gpu_verify
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -68,21 +44,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 DEADLINES = {"quick": 90, "smoke": 1080, "full": 2100, "stress": 2100}
-SPEC = {
-    "level": {"type": "str", "default": "smoke", "choices": ["quick", "smoke", "full", "stress"]},
-    "python": {"type": "str", "default": ""},
-    "cuda_home": {"type": "str", "default": ""},
-    "gpus": {"type": "list", "elements": "int", "default": []},
-    "minutes": {"type": "float", "default": 5},
-    "components": {"type": "list", "elements": "str", "default": []},
-    "hosts": {"type": "dict", "default": {}},
-    "token": {"type": "str", "default": "", "no_log": True},
-    "when_idle": {"type": "bool", "default": False},
-    "budget": {"type": "float", "default": 0},
-    "simulated_root": {"type": "str", "default": ""},
-    "fail": {"type": "bool", "default": True},
-    "program": {"type": "str", "default": ""},
-}
 
 
 def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
@@ -129,8 +90,33 @@ def nobody_asks() -> Iterator[None]:
     yield
 
 
+SPEC = {
+    "level": params.choice("How deep to look.", ["quick", "smoke", "full", "stress"], "smoke"),
+    "python": params.text("Absolute path of the interpreter that holds CuPy."),
+    "cuda_home": params.text("Folder of the CUDA toolkit."),
+    "gpus": params.texts("Indexes of the GPUs to run on; empty means all.", elements="int"),
+    "minutes": params.number("How long the level C(stress) works.", 5, type="float"),
+    "components": params.texts("Frameworks that are part of the stack."),
+    "hosts": params.table("This host's part in a measurement over several hosts.", default={}),
+    "token": params.text("Shared secret of the hosts of such a measurement.", no_log=True),
+    "when_idle": params.flag(
+        "Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is "
+        "in use. A host that another run of gpusetup is changing is not examined; C(postponed) names that"
+        " run."
+    ),
+    "budget": params.number(
+        "Seconds after which the measurement ends and only level C(quick) is returned; 0 means no limit.",
+        0,
+        type="float",
+    ),
+    "simulated_root": params.text("A folder on the host that holds a captured machine; nothing is then run on a GPU."),
+    "fail": params.flag("Whether a failed check fails the task (judged by the action plugin).", True),
+    "program": params.text("What measures, packed; filled in by the action plugin."),
+}
+
+
 def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=params.spec(SPEC, host=False), supports_check_mode=True)
     # The invocation in the result omits the program and the token.
     shown = {name: value for name, value in module.params.items() if name not in ("program", "token")}
     invocation = {"module_args": shown}

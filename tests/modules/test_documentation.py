@@ -41,8 +41,10 @@ def documented(module):
     fragment = document.get("extends_documentation_fragment")
     if fragment is None:
         return document.get("options", {})
-    assert (fragment, "options" in document) == (f"gpusetup.stack.options.{module}", False)
-    return json.loads(getattr(ModuleDocFragment(), module.upper()))["options"]
+    names = [name.rpartition(".")[2] for name in ([fragment] if isinstance(fragment, str) else fragment)]
+    assert (names[-1], "options" in document) == (module, False)
+    shared = [json.loads(getattr(ModuleDocFragment(), name.upper()))["options"] for name in names]
+    return {name: option for options in shared for name, option in options.items()}
 
 
 def compare(where, options, spec):

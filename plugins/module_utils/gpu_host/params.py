@@ -42,8 +42,8 @@ def flag(description: str, default: bool = False) -> Option:
     return {"description": description, "type": "bool", "default": default}
 
 
-def number(description: str, default: int) -> Option:
-    return {"description": description, "type": "int", "default": default}
+def number(description: str, default: int, **more: Any) -> Option:
+    return {"description": description, "type": "int", "default": default, **more}
 
 
 COMMON = {
@@ -172,16 +172,13 @@ SOURCES = {
 }
 
 
-def spec(options: Dict[str, Option]) -> Dict[str, Any]:
-    """Return the argument specification of a module with these options and those of the host."""
-    return _undescribed({**COMMON, **options})
-
-
-def _undescribed(options: Dict[str, Option]) -> Dict[str, Any]:
-    found = {name: {key: option[key] for key in option if key != "description"} for name, option in options.items()}
+def spec(options: Dict[str, Option], host: bool = True) -> Dict[str, Any]:
+    """Return the argument specification of a module with these options and, for most modules, those of the host."""
+    everything = {**COMMON, **options} if host else options
+    found = {name: {key: option[key] for key in option if key != "description"} for name, option in everything.items()}
     for option in found.values():
         if "options" in option:
-            option["options"] = _undescribed(option["options"])
+            option["options"] = spec(option["options"], host=False)
     return found
 
 
