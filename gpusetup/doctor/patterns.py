@@ -13,8 +13,8 @@ PREFIX = re.compile(
       | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s                   # Dec  2 11:49:53
       | \[\s*[+\d][\d.]*\]\s?                                                 # [  903.609564]
       | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\s+\d+\ [\d:]+\ \d{4}\]\s?              # [Fri Aug 30 11:43:09 2024]
-      | \(\w+\ pid=\d+\)\s
-      | [\w.-]+\s+kernel:\s
+      | \(\w+\ pid=\d+[^)\n]{0,40}\)\s|\[rank\d+\]:\s|\[\s*[TC]\d+\]\s?|std(?:err|out)\ F\s|[\w.-]+[_-]\d+\s+\|\s
+      | (?:[\w.-]+\s+)?(?:kernel|[\w./@-]+\[\d+\]):\s
       | kern(?:el)?:\s+(?:(?:err|warning|info|crit|alert|notice):\s+)?
       | \[\d{4}-\d\d-\d\dT[\d:.]+Z\]:\s
       | NVRM:\s

@@ -136,6 +136,13 @@ STAMP = re.compile(
     re.VERBOSE,
 )
 ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
+COPIED = {
+    "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\N{NO-BREAK SPACE}": " ",
+    r"\u2018": "'", r"\u2019": "'", r"\'": "'", r'\\\"': '"', r'\"': '"', r"\u003c": "<", r"\u003e": ">",
+    r"\u0026": "&", "&#39;": "'", "&#x27;": "'", "&quot;": '"', "&#34;": '"', "&nbsp;": " ", "&lt;": "<", "&gt;": ">",
+    "&amp;": "&",
+}  # fmt: skip
+"""What web pages, word processors, JSON and Python's repr make of letters of a message."""
 WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _REMEMBERED = 100_000
@@ -273,8 +280,11 @@ class _Block:
     """Whole lines of a log, and the finds in them."""
 
     def __init__(self, raw: bytes) -> None:
-        quoted = raw.replace("\N{RIGHT SINGLE QUOTATION MARK}".encode(), b"'")  # as forums print it
-        self.raw = ESCAPES.sub(b"", quoted) if b"\x1b" in quoted else quoted
+        for sign in (b"\xe2\x80", b"\xc2", b"\\", b"&"):  # most logs have none
+            if sign in raw:
+                for copied, letter in COPIED.items():
+                    raw = raw.replace(copied.encode(), letter.encode()) if copied.encode()[:1] == sign[:1] else raw
+        self.raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
         self.forms = self.raw.translate(_SHAPE).split(b"\n")
 
     def tail(self, first: int) -> bytes:

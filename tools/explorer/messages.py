@@ -38,7 +38,7 @@ def messages() -> dict[str, Any]:
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
-        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW,
+        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
         "address": script(scan.ADDRESS), "ours": script(scan.OURS),

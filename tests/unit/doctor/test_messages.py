@@ -1,7 +1,10 @@
 """Messages, numbers and logs: what is recognised, decoded, left out and counted."""
 
 import gzip
+import html
 import io
+import json
+import re
 
 import pytest
 
@@ -69,12 +72,31 @@ def test_pytorchs_warning_is_known_without_its_beginning():
     assert "12.0 is Blackwell" in str(diagnose_text("sm_120 is not compatible with the current PyTorch installation"))
 
 
-def test_a_printed_apostrophe_is_one():
-    told = "host doesn\N{RIGHT SINGLE QUOTATION MARK}t support passthrough of host PCI devices"
-    assert [found.cause for found in diagnose_text(told)] == ["passthrough-not-ready"]
-    raw = told.encode()
-    for cut in range(len(raw)):
-        assert [found.cause for found in diagnose_chunks(iter((raw[:cut], raw[cut:])))] == ["passthrough-not-ready"]
+COPIES = {
+    "of a forum": lambda text: text.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}").replace(" ", "\N{NO-BREAK SPACE}"),
+    "of a word processor": lambda text: re.sub(
+        r'"([^"]*)"', "\N{LEFT DOUBLE QUOTATION MARK}\\1\N{RIGHT DOUBLE QUOTATION MARK}", text
+    ),
+    "of a page's source": html.escape,
+    "in JSON": json.dumps,
+    "in JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "in JSON of Go": lambda text: json.dumps(text).replace(">", r"\u003e"),
+    "in quotes": lambda text: "'" + text.replace("'", r"\'") + "'",
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_a_copy_of_a_message_is_the_message(copied):
+    rows = {
+        "host doesn't support passthrough of host PCI devices": "passthrough-not-ready",
+        'exec: "nvidia-smi": executable file not found in $PATH': "smi-missing",
+        "libcuda.so.1 => not found": "libcuda-missing",
+    }
+    for told, cause in rows.items():
+        assert cause in causes(copied(told)), told
+        raw = copied(told).encode()
+        for cut in range(0, len(raw), 9):
+            assert cause in [found.cause for found in diagnose_chunks(iter((raw[:cut], raw[cut:])))]
 
 
 def test_a_symptom_has_a_line_that_no_cause_has():
@@ -102,6 +124,14 @@ def test_a_message_broken_over_lines_with_prefixes():
         "[  903.609564] NVRM: NVIDIA 590.44.01 driver release.\n"
     )
     assert one_line("[  1.0] NVRM: one\n[  1.1] NVRM: two") == "one two"
+    for before in (
+        "[rank0]: ",
+        "Nov 01 10:11:12 node7 python3[12]: ",
+        "(Engine pid=12, ip=10.0.0.2) ",
+        "vllm-1  | ",
+        "[  1.0] [   T12] ",
+    ):
+        assert one_line(f"{before}one\n{before}two") == "one two"
     assert "gpu-not-supported-by-driver" in causes(text)
     (found,) = diagnose_text(f"ok\n{'x' * 60} host doesn't support\npassthrough of host PCI devices")
     assert (found.cause, found.line) == ("passthrough-not-ready", 2)

@@ -107,7 +107,8 @@ const Doctor = (data) => {
   }
 
   function scan(text) {
-    const clean = text.replaceAll("’", "'").replace(expression(data.escapes, "gu"), "");
+    const letters = Object.entries(data.copied).reduce((told, [copied, letter]) => told.replaceAll(copied, letter), text);
+    const clean = letters.replace(expression(data.escapes, "gu"), "");
     const rootless = (matches) => matches.every(({ cause }) => data.causes[cause].weight !== 0);
     let found = look(clean);
     // A terminal may have broken lines between words, or anywhere.
