@@ -140,7 +140,7 @@ def _packages(resolution: Resolution) -> list[tuple[str, str, str]]:
     """Return the packages above the frameworks as rows."""
     rows = []
     for name, chosen in resolution.stack.packages().items():
-        parts = [f"CUDA {chosen.cuda} inside"] if chosen.cuda else []
+        parts = [f"for CUDA {chosen.cuda}"] if chosen.cuda else []
         parts += ["built on the host"] if chosen.kind == "source" else []
         parts += [f"needs {', '.join(chosen.adds)} as well"] if chosen.adds else []
         rows.append((name, chosen.version, "; ".join(parts)))

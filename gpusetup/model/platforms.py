@@ -67,6 +67,8 @@ class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cuda_min: Version | None = None
     cuda_max: Version | None = None
     """The range of CUDA releases in NVIDIA's directory for it; None: no known limit."""
+    last_branch: int | None = None
+    """The newest driver branch before the one whose guide no longer lists it."""
     pythons: tuple[PackagedPython, ...] = ()
     """Packages of other Pythons, the preferred one first."""
 

@@ -217,16 +217,20 @@ def _distribution(space: Space, system: OsRelease) -> None:
         glibc = nv(system.glibc)
         for name in FRAMEWORKS:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
-    looked = any(candidates.component == "cuda" for candidates in space.request.library_candidates)
-    if looked or space.request.wheels_only:
+    request, last = space.request, system.last_branch
+    there = (request.driver, request.installed_driver)
+    if last is not None and request.driver_candidates is None:
+        space.unary(
+            "distribution-has-driver",
+            "driver",
+            lambda value: value.branch.branch <= last or value.version in there,
+            subject=system,
+        )
+    looked = any(candidates.component == "cuda" for candidates in request.library_candidates)
+    if looked or request.wheels_only:
         return  # the host's own repositories decide, or CUDA comes as wheels
-    low, high = system.cuda_min, system.cuda_max
-    space.unary(
-        "distribution-has-cuda",
-        "cuda",
-        lambda value: (low is None or nv(value.version) >= nv(low)) and (high is None or nv(value.version) <= nv(high)),
-        subject=system,
-    )
+    low, high = nv(system.cuda_min or "0"), nv(system.cuda_max or "999")
+    space.unary("distribution-has-cuda", "cuda", lambda value: low <= nv(value.version) <= high, subject=system)
 
 
 def add_pythons(space: Space) -> None:

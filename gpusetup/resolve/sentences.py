@@ -326,11 +326,8 @@ def _glibc(context: Context, member: Unary) -> str:
 
 def _distribution_cuda(_: Context, member: Unary) -> str:
     system = member.subject
-    parts = [
-        f"from {system.cuda_min}" if system.cuda_min else "",
-        f"up to {system.cuda_max}" if system.cuda_max else "",
-    ]
-    return f"NVIDIA's repository for {system.name} has CUDA " + " ".join(part for part in parts if part)
+    ends = (f"{word} {end}" for word, end in (("from", system.cuda_min), ("up to", system.cuda_max)) if end)
+    return f"NVIDIA's repository for {system.name} has CUDA " + " ".join(ends)
 
 
 def _cpu(_: Context, member: Unary) -> str:
@@ -393,6 +390,7 @@ _WRITERS: dict[str, str | Callable[[Context, Any], str]] = {
     "distribution-python": _distribution_python,
     "glibc-tag": _glibc,
     "distribution-has-cuda": _distribution_cuda,
+    "distribution-has-driver": "NVIDIA's driver guides list {subject.name} up to R{subject.last_branch}",
     "distribution-cpu": _cpu,
     "gpu-only-beside-cpu": "{subject[0].label} comes only with {subject[0].only_cpu} CPUs; {subject[1]} was asked for",
     "wheel-for-cpu": _wheel_cpu,

@@ -189,7 +189,7 @@ def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             "os": system.id, "name": system.name, "family": system.family, "arches": list(system.arches),
             "python": system.python, "pythons": [item.version for item in system.pythons], "glibc": system.glibc,
             "repository": system.repo, "cuda_min": system.cuda_min, "cuda_max": system.cuda_max,
-            **_provenance(matrix, "os", system),
+            "last_branch": system.last_branch, **_provenance(matrix, "os", system),
         }  # fmt: skip
 
 

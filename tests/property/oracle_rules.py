@@ -74,6 +74,9 @@ class Rules(Offered):
             return False
         if name in FRAMEWORKS and self.os.glibc != "unknown" and num(one.glibc) > num(self.os.glibc):
             return False
+        if name == "driver" and self.os.last_branch and self.request.driver_candidates is None:
+            there = (self.request.driver, self.request.installed_driver)
+            return one.branch.branch <= self.os.last_branch or one.version in there
         if name == "cuda":
             low, high = self.os.cuda_min, self.os.cuda_max
             return not (low and num(one.version) < num(low)) and not (high and num(one.version) > num(high))

@@ -52,7 +52,7 @@ def test_torch_2_6_has_a_build_for_gh200(ask):
     assert (torch.version, torch.variant) == ("2.6.0", "cu126")
 
 
-@pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121"])
+@pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121", "b200", "b300"])
 def test_tensorflow_is_refused_where_it_is_known_to_fail(refused, gpu):
     (item,) = refused("tensorflow", gpu=[gpu])["conflict"]
     assert item["rule"] == "tensorflow-fails-on-gpu"
