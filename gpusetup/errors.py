@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 from functools import cache
+from json import JSONDecodeError
 from typing import Any
 
 
@@ -151,5 +152,7 @@ def wrong_field(error: Exception) -> tuple[str, str]:
     """Split a decoder's error into its message and the path of the field; `$` is the whole document."""
     if isinstance(error, (UnicodeError, RecursionError)):
         return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not text in UTF-8", "$"
+    if isinstance(error, JSONDecodeError):
+        return f"JSON is malformed in line {error.lineno}, column {error.colno}", "$"
     text, _, path = str(error).partition(" - at `")
     return text.replace("Input data was truncated", "it is empty or cut off"), path.rstrip("`") or "$"

@@ -131,9 +131,9 @@ def checked_url(url: str, option: str) -> str:
     except ValueError:  # invalid brackets or port
         usable = False
     if not usable or not _SAFE.fullmatch(url):
-        raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option)
+        raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option, hint="https://host.example/x")
     if parts.username is not None or parts.password is not None:
-        raise BadInputError("GS-722", "a password in an address would be readable in the user-data", path=option)
+        raise BadInputError("GS-722", "a password in an address would be readable in the files", path=option)
     return url
 
 

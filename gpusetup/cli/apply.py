@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from gpusetup import __version__
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, streams
 from gpusetup.cli.grammar import tables
 from gpusetup.cli.plan import Progress, load_plan, refusal_lines, refusals_without_name, stack_line
 from gpusetup.cli.requests import add_wishes, wishes_of
@@ -89,7 +89,7 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Apply and report."""
-    from gpusetup.cli.session import open_session, terminated_is_interrupted
+    from gpusetup.cli.session import open_session
     from gpusetup.drive.rundir import state_home
     from gpusetup.matrix.load import matrix
     from gpusetup.rollout.batches import stopped_rollout
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     planning = _planning(arguments)
     keep: Literal["anew", "on"] = "on" if arguments.resume else "anew"
     how = applying(arguments, keep=keep, verify=not planning.image)
-    with terminated_is_interrupted():
+    with streams.terminated_is_interrupted():
         session = open_session(arguments)
         if arguments.resume:
             left = stopped_rollout(state_home(session.environment), arguments.inventory)

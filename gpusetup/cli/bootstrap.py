@@ -11,7 +11,6 @@ examples:
 
 import argparse
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, streams
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model import Reading
 from gpusetup.model.status import FINAL, STATUS_FILE, Status
@@ -46,11 +45,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             except OSError as error:  # a full disk must not hide the error in the status
                 print(f"{LOG_FILE}: {error.strerror}", file=sys.stderr)
 
-        def stop(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        signal.signal(signal.SIGTERM, stop)  # on a shutdown apply stops cleanly; the next boot continues
-        status = (recheck if arguments.action == "recheck" else bootstrap)(config, log)
+        with streams.terminated_is_interrupted():  # on a shutdown apply stops cleanly; the next boot continues
+            status = (recheck if arguments.action == "recheck" else bootstrap)(config, log)
     if status.state == "pending-reboot" or (status.recheck is not None and status.recheck.differences):
         return Exit.PENDING
     if status.state == "failed" and status.last_error is not None:

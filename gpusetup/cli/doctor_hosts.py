@@ -248,13 +248,13 @@ def refuse_without_apply(arguments: argparse.Namespace) -> None:
 
 def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
     """Diagnose, ask, recover, diagnose again, report."""
-    from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
+    from gpusetup.cli.session import agreed, open_session
     from gpusetup.rollout.recovery import EXITS, prepare, recover
 
     if arguments.dry_run and arguments.yes:
         raise BadInputError("GS-604", "--dry-run and --yes cannot be used together")
     session = open_session(arguments)
-    with terminated_is_interrupted():
+    with streams.terminated_is_interrupted():
         hosts, failures, exits = _hosts(arguments, session, lookup)
         found = prepare(hosts)
         wanted = [name for name, told in found.items() if told.state == "planned"]

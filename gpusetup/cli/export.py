@@ -113,11 +113,12 @@ def run_monitoring(arguments: argparse.Namespace) -> Exit:
       promtool test rules monitoring/rules/gpusetup-tests.yml
       gpusetup doctor GpuXidFatal              what an alert means and what to do
     """
+    from gpusetup.bootstrap.userdata import checked_url
     from gpusetup.model.documents import MonitoringFiles
     from gpusetup.monitoring.files import files
 
     folder = Path(arguments.out)
-    texts = files(arguments.runbook_url)
+    texts = files(arguments.runbook_url and checked_url(arguments.runbook_url, "--runbook-url"))
     command = "gpusetup export monitoring --out monitoring"
     output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))

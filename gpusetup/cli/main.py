@@ -1,4 +1,3 @@
-# PYTHON_ARGCOMPLETE_OK
 """`gpusetup COMMAND …`: find the command, run it, turn failures into a message and an exit code."""
 
 import argparse
@@ -253,9 +252,6 @@ def _answered(argv: list[str]) -> int:
         if argv and argv[0] not in COMMANDS:
             return _unknown(argv[0])
         return int(_run(argv) if argv else _explained(_greet))
-    except KeyboardInterrupt:
-        print("gpusetup: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
     except (BrokenPipeError, streams.UnwrittenError):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from gpusetup.cli.streams import terminated_is_interrupted
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -65,18 +68,20 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         unread.add("inventory")  # the words of a message, which may name a device
     values = [value for name, value in vars(arguments).items() if name not in unread]
     for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
-        path = Path(name if isinstance(name, str) else "").absolute()
+        path = Path(name if name and isinstance(name, str) else "/dev/stdin")
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:  # also a message that is too long for a file's name
             if getattr(error, "errno", 0) == errno.ELOOP:
                 raise
             continue
-        special = not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-        if special and not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        if str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
+            continue
+        inside = (Path(at, file) for at, _, files in islice(os.walk(path), 1000) for file in files)
+        if pipe := next(filter(Path.is_fifo, inside), None) if stat.S_ISDIR(mode) else path:
             raise BadInputError(
-                "GS-139", f"{name} is not a file: reading it could wait for ever", path=name,
-                hint=f"name /dev/stdin in its place, and add: < {name}",
+                "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=name,
+                hint=f"name /dev/stdin in its place, and add: < {name}" if pipe == path else "move it elsewhere",
             )  # fmt: skip
 
 
@@ -259,11 +264,6 @@ def tls_of(certificate: str | None, key: str | None, clients: str | None = None)
 
 def served(server: WebServer) -> Exit:
     """Serve until interrupted, which is the normal end."""
-    from gpusetup.cli.session import terminated_is_interrupted
-
-    try:
-        with terminated_is_interrupted():
-            server.serve_forever()
-    except KeyboardInterrupt:
-        return Exit.DONE
+    with suppress(KeyboardInterrupt), terminated_is_interrupted():
+        server.serve_forever()
     return Exit.DONE

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import options, output, timers
+from gpusetup.cli import options, output, streams, timers
 from gpusetup.cli.cloud_init import variables_of
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
@@ -66,10 +66,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise PreflightError("GS-970", "a host is changed by root alone", hint="run the command with sudo")
     if arguments.timer is not None:
         return _timed(arguments)
-    from gpusetup.cli.session import terminated_is_interrupted
     from gpusetup.pull.client import pull
 
-    with terminated_is_interrupted():
+    with streams.terminated_is_interrupted():
         report, told = pull(settings, output.say)
     output.answer(arguments.format, report, _text(report, told), arguments.out)
     return gravest([_EXITS.get(report.state, Exit.DONE), Exit.DONE if told else Exit.UNREACHABLE])

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import convert
 from msgspec.structs import replace
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, streams
 from gpusetup.cli.output import wrapped
 from gpusetup.cli.plan import refusal_lines
 from gpusetup.drive.causes import tally
@@ -52,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Show what would go, ask, remove, report."""
-    from gpusetup.cli.session import agreed, open_session, terminated_is_interrupted
+    from gpusetup.cli.session import agreed, open_session
     from gpusetup.facts import fleet
 
     session = open_session(arguments)
-    with terminated_is_interrupted():
+    with streams.terminated_is_interrupted():
         with watch(output.aside(), phase="facts") as observer:
             facts = fleet.look(session, candidates=False, observer=observer).facts
         hosts = _planned(facts)

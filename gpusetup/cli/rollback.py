@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, streams
 from gpusetup.cli.apply import add_batches
 from gpusetup.cli.plan import Progress, recorded_stack, refusal_lines
 from gpusetup.cli.requests import add_reboot, add_way_back
@@ -51,12 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read the hosts' histories; list them, or go back."""
     from gpusetup.cli.apply import answer, applying
-    from gpusetup.cli.session import open_session, terminated_is_interrupted
+    from gpusetup.cli.session import open_session
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes
     from gpusetup.rollout.waves import carry_out
 
-    with terminated_is_interrupted():
+    with streams.terminated_is_interrupted():
         session = open_session(arguments)
         read = _read(session)
         if arguments.list:

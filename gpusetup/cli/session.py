@@ -3,10 +3,7 @@
 import argparse
 import getpass
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from gpusetup.cli.output import aside
 from gpusetup.content import collections_path
@@ -93,17 +90,3 @@ def agreed(arguments: argparse.Namespace, shown: str, question: str) -> bool:
     print(shown, file=sys.stderr)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-@contextmanager
-def terminated_is_interrupted() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C: stop cleanly and report each host's state."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -9,7 +9,10 @@ import codecs
 import errno
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, NoReturn
 
 from gpusetup.errors import BadInputError
@@ -81,6 +84,23 @@ def end_with_reader() -> None:
     """Let writes raise BrokenPipeError once the reader has left, for commands that run until stopped."""
     if isinstance(sys.stdout, _Stream):
         sys.stdout.ends_with_reader = True
+
+
+@contextmanager
+def terminated_is_interrupted() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C: stop cleanly and report each host's state; nohup keeps its meaning."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number in (number for number, handler in before.items() if handler is not signal.SIG_IGN):
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def prepare() -> None:

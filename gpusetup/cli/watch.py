@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
-from gpusetup.cli.streams import end_with_reader
+from gpusetup.cli.streams import end_with_reader, terminated_is_interrupted
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from gpusetup.drive.ssh import Route
     from gpusetup.watch.fleet import Fleet, Link
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         fleet = stack.enter_context(
             Fleet(_routes(arguments), every, os.environ, **({"at_once": arguments.forks} if arguments.forks else {}))
         )
-        stack.enter_context(_ended_by_signals())
+        stack.enter_context(terminated_is_interrupted())
         if arguments.once:
             return _once(arguments, fleet, view, record)
         if arguments.format == "json" or arguments.csv == "-":
@@ -110,22 +109,6 @@ def _routes(arguments: argparse.Namespace) -> list[Route]:
     session = open_session(arguments)
     with watch(output.aside(), phase="inventory") as observer:
         return routes(session, observer)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C: restore the terminal, close the connections."""
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Ticks:

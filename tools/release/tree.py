@@ -28,9 +28,9 @@ _STARTER = """\
 # PYTHON_ARGCOMPLETE_OK
 import sys
 
-from gpusetup.cli.main import main
+from gpusetup.__main__ import run
 
-sys.exit(main())
+sys.exit(run())
 """
 
 

@@ -4,8 +4,10 @@ import errno
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +15,14 @@ import jsonschema
 import pytest
 
 from gpusetup import __version__
+from gpusetup.__main__ import run as begin
 from gpusetup.cli import main as front
 from gpusetup.cli import output, start
 from gpusetup.cli.commands import load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
 from gpusetup.cli.session import _ask
+from gpusetup.cli.streams import terminated_is_interrupted
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 
@@ -228,3 +232,23 @@ def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind
     monkeypatch.setattr(start.sys, "prefix", str(prefix))
     monkeypatch.setattr(start.sys, "base_prefix", "/usr")
     assert start._installation(prefix, prefix / "lib/python3.11/site-packages") == kind
+
+
+def test_ctrl_c_while_python_imports_is_one_line(monkeypatch, capsys):
+    class Interrupted:
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "gpusetup.cli.main", Interrupted())
+    assert (begin(), capsys.readouterr().err) == (130, "gpusetup: interrupted\n")
+
+
+@pytest.mark.parametrize(("handler", "ended"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_a_closed_terminal_ends_a_command_as_ctrl_c_does_unless_nohup_began_it(handler, ended):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) if ended else nullcontext(), terminated_is_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
