@@ -218,12 +218,13 @@ def _distribution(space: Space, system: OsRelease) -> None:
         for name in FRAMEWORKS:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
     request, last = space.request, system.last_branch
-    there = (request.driver, request.installed_driver)
-    if last is not None and request.driver_candidates is None:
+    offered = {item.version for item in request.driver_candidates or ()}  # all of them: no host's repository
+    chosen = request.driver is None and offered in (set(), {value.version for value in space.values["driver"]})
+    if chosen and last is not None:
         space.unary(
             "distribution-has-driver",
             "driver",
-            lambda value: value.branch.branch <= last or value.version in there,
+            lambda value: value.branch.branch <= last or value.version == request.installed_driver,
             subject=system,
         )
     looked = any(candidates.component == "cuda" for candidates in request.library_candidates)
