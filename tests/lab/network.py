@@ -116,15 +116,11 @@ def set_cable(address: str, *, connected: bool) -> None:
     link = outer_link(address)
     run(["ip", "link", "set", link, "up" if connected else "down"])
     if connected:
-        _wait_for_the_port(link)
+        # The kernel reports a carrier up to a second later, on a busy machine more; until then the bridge forwards nothing.
+        state, forwarding = Path(f"/sys/class/net/{link}/brport/state"), "3"
+        until(lambda: state.read_text().strip() == forwarding, f"the bridge forwards to {link}, whose cable is in", 15)
         # Whoever asked for the host while it was away left "unreachable" behind; the next connection would get that answer.
         run(["ip", "neighbour", "flush", "to", address])
-
-
-def _wait_for_the_port(link: str, seconds: float = 15) -> None:
-    """The kernel reports a carrier up to a second later, on a busy machine more; until then the bridge forwards nothing."""
-    state, forwarding = Path(f"/sys/class/net/{link}/brport/state"), "3"
-    until(lambda: state.read_text().strip() == forwarding, f"the bridge forwards to {link}, whose cable is in", seconds)
 
 
 def free_address(taken: set[str]) -> str:

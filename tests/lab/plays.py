@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,19 +136,12 @@ def measured(host: Host, code: str) -> dict[str, Any]:
 def files_below(host: Host, *folders: str) -> dict[str, str]:
     """Content of every configuration file in some folders, links as their target."""
     found = {}
-    for path in _walk(host, folders):
-        inside = str(path)
-        found[inside] = f"-> {path.readlink()}" if path.is_symlink() else path.read_bytes().hex()
+    for path in sorted(path for folder in folders for path in host.path(folder).rglob("*")):
+        if path.is_symlink() or path.is_file():
+            found[str(path)] = f"-> {path.readlink()}" if path.is_symlink() else path.read_bytes().hex()
     return found
 
 
 def present(host: Host, *folders: str) -> tuple[dict[str, str], dict[str, str]]:
     """Its packages, and its configuration files in some folders."""
     return packages(host), files_below(host, *folders)
-
-
-def _walk(host: Host, folders: Iterable[str]) -> Iterable[Path]:
-    for folder in folders:
-        for path in sorted(host.path(folder).rglob("*")):
-            if path.is_symlink() or path.is_file():
-                yield path

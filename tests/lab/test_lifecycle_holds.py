@@ -40,8 +40,9 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
     assert drift(lab.folder, inventory)[1] == {}
 
     host.ssh("apt-mark", "unhold", *held)
-    for path in ("/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades", *pins(host)):
-        host.path(path).unlink()
+    pins = host.path("/etc/apt/preferences.d").glob("*gpusetup*")
+    for path in (host.path("/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"), *pins):
+        path.unlink()
     would = host.ssh("unattended-upgrade", "-v", "--dry-run").stdout + host.ssh("apt-get", "-s", "full-upgrade").stdout
     moved = re.search(r"Inst (nvidia-\S+|libcuda1) \[580\.142", would)
     assert moved, "without our holds it would have moved: the run above proves something\n" + would
@@ -73,10 +74,6 @@ def test_dnf_automatic_leaves_the_stack_alone(lab):
 
 def rpms(host):
     return {line for line in host.ssh("rpm", "-qa").stdout.splitlines() if "nvidia" in line}
-
-
-def pins(host):
-    return ["/etc/apt/preferences.d/" + path.name for path in host.path("/etc/apt/preferences.d").glob("*gpusetup*")]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.applying import Answer, gpusetup, vault
 from tests.lab.lifecycle import lock, stand_ins
-from tests.lab.process import run
+from tests.lab.process import run as search
 
 SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
 ON_THE_HOST = (
@@ -36,12 +36,6 @@ def listening():
     finally:
         over.set()
         thread.join()
-
-
-def holding(secret, *places):
-    """The files below some places that hold a secret."""
-    argv = ["grep", "-rlaF", "--devices=skip", "-e", secret, *places]
-    return run(argv, check=False, timeout=900).stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -78,7 +72,8 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(lab):
     for secret in (SUDO, VAULT, PROXY, TOKEN):
         assert not [line for line in heard if secret.encode() in line], f"{secret} is in an argument list"
         assert secret not in said, f"{secret} was said"
-        kept = holding(secret, lab.folder, *(host.path(place) for place in ON_THE_HOST))
+        places = [lab.folder, *(host.path(place) for place in ON_THE_HOST)]
+        kept = search(["grep", "-rlaF", "--devices=skip", "-e", secret, *places], check=False, timeout=900).stdout
         assert not kept, f"{secret} is kept in {kept}"
     kept = host.path("/var/lib/gpusetup")
     assert kept.stat().st_mode & 0o066 == 0, "anybody may pass to the status, root alone looks around"

@@ -23,20 +23,14 @@ def works(host):
     assert VERSION in host.ssh("nvidia-smi").stdout
 
 
-def epel(repositories):
-    return repositories.beside("epel-stand-in", f"{repositories.rocky}/epel")
-
-
 @pytest.mark.slow
 def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     (host,) = lab.hosts(flavour="rhel9-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
 
     def wanted(module):
-        wish = stand_ins(
-            lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}",
-            **epel(lab.repositories),
-        )  # fmt: skip
+        epel = lab.repositories.beside("epel-stand-in", f"{lab.repositories.rocky}/epel")
+        wish = stand_ins(lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}", **epel)
         return lab.inventory([host], wish)
 
     apply(lab.folder, wanted("prebuilt")).well()

@@ -81,8 +81,10 @@ def test_two_applies_never_meet(lab, wishes):
     other.mkdir()
     changed = inventory.with_name("other.ini")
     changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
+    argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json"]
+    own = {"PATH": os.environ["PATH"], "HOME": str(lab.folder), "GPUSETUP_STATE": str(lab.folder / "state")}
     with (
-        subprocess.Popen(_command(inventory), env=_environment(lab.folder), stdout=subprocess.PIPE, text=True) as one,
+        subprocess.Popen(argv, env=own, stdout=subprocess.PIPE, text=True) as one,
         ThreadPoolExecutor() as pool,
     ):
         until(lambda: installing(host) or one.poll() is not None, "the package step", 300)
@@ -99,11 +101,3 @@ def test_two_applies_never_meet(lab, wishes):
     installed = packages(host)
     assert any(name.endswith("-580") for name in installed)
     assert not any(name.endswith("-570") for name in installed)
-
-
-def _command(inventory):
-    return [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json"]
-
-
-def _environment(folder):
-    return {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}

@@ -16,12 +16,9 @@ from tests.modules.stand_ins import refused, write
 SECRET, SPELLED = "s3cr%t:x/y", "s3cr%25t%3Ax%2Fy"
 
 
-def source(kind, *uris, **words):
-    return {"name": "site", "kind": kind, "uris": list(uris), "suites": ["/"], **words}
-
-
 def written(kind, *uris, root="/"):
-    return sources.render(source(kind, *uris), b"\x99\x00\x00", sources.Layout(root), [])
+    source = {"name": "site", "kind": kind, "uris": list(uris), "suites": ["/"]}
+    return sources.render(source, b"\x99\x00\x00", sources.Layout(root), [])
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])

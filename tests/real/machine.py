@@ -37,12 +37,8 @@ class Machine(Protocol):
         """How an inventory names it."""
 
 
-def missing(programs: dict[str, str]) -> list[str]:
-    return sorted(set(lacking(programs).values()))
-
-
 def require(programs: dict[str, str]) -> None:
-    if absent := missing({**SSH, **programs}):
+    if absent := sorted(set(lacking({**SSH, **programs}).values())):
         raise LabError(f"this needs {', '.join(absent)}: apt-get install {' '.join(absent)}")
 
 
