@@ -9,11 +9,11 @@ from tests.lab.plays import files_below
 
 GRIDD = """#!/bin/sh
 # Grants a licence for a token that says `good`, as long as it runs.
-rm -f /run/licensed
 grep -qs good /etc/nvidia/ClientConfigToken/*.tok && touch /run/licensed || echo 'stand-in: the server refused'
 exec sleep infinity
 """
 UNIT = """[Service]
+ExecStartPre=/bin/rm -f /run/licensed
 ExecStart=/usr/local/sbin/stand-in-gridd
 [Install]
 WantedBy=multi-user.target
