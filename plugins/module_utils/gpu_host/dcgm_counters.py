@@ -49,7 +49,7 @@ DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL|DCGM_FI_DEV_NVLINK_REPLAY_ERROR_TOTA
 DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL|DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL, counter, packets that arrived damaged
 DCGM_FI_DEV_FABRIC_MANAGER_STATUS, gauge, 0 not there - 1 not started - 2 in progress - 3 ready - 4 failed
 DCGM_FI_DEV_PERSISTENCE_MODE|DCGM_FI_DEV_GPU_PERSISTENCE_MODE, gauge, 1 when the driver stays initialised
-DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION|DCGM_FI_DEV_GPU_RECOVERY_ACTION, gauge, what the driver asks for: 0 nothing - 1 reset - 2 reboot - 3 drain peer-to-peer - 4 drain and reset
+DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION|DCGM_FI_DEV_GPU_RECOVERY_ACTION, gauge, the driver wants: 0 nothing - 1 reset - 2 reboot - 3 drain P2P - 4 drain and reset
 DCGM_FI_DEV_VIRTUAL_MODE|DCGM_FI_DEV_GPU_VIRTUAL_MODE, gauge, 0 none - 1 passed through - 2 vGPU guest - 3 and 4 vGPU host
 DCGM_FI_DEV_VGPU_LICENSE_STATUS, gauge, 1 when the guest has its licence
 DCGM_FI_DEV_XID_ERRORS|DCGM_FI_DEV_XID_ERROR, gauge, number of the last Xid
