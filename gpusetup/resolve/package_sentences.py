@@ -10,7 +10,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import PackageValue, TorchValue, Value, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
-from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, extra_majors, last_with, requires
+from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, made_with, requires
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import Pair, Unary
 from gpusetup.resolve.space import FRAMEWORKS, OTHERS, Space, own_python, pythons
@@ -84,7 +84,7 @@ def _gpu_floor(context: Context, member: Unary) -> str:
 
 def _gpu_compiler(context: Context, member: Unary) -> str:
     gpu, value = member.subject, _newest(context, member.scope[0])
-    major = min(cuda_majors(value) or extra_majors(value))
+    major = min(made_with(value))
     compilers = [row for row in context.space.matrix.cuda.toolchains if rules.major(row.minor) == major]
     lowest = min((row.cc_min for row in compilers), key=nv)
     made = f"is built with CUDA {major}, which makes code from compute capability {lowest} on"
@@ -192,8 +192,8 @@ WRITERS: dict[str, str | Callable[[Any, Any], str]] = {
     "package-glibc": _glibc,
     "package-gpu-floor": _gpu_floor,
     "package-gpu-untold": (
-        "nobody published which GPUs the releases of {name} after {subject[1]} have code for, until one that leaves "
-        "out {subject[0].label} ({subject[0].cc}): those are chosen only by name"
+        "nobody published which GPUs some releases of {name} after {subject[1]} have code for, and others leave out "
+        "{subject[0].label} ({subject[0].cc}): those are chosen only by name"
     ),
     "package-cuda-for-gpu": _gpu_compiler,
     "package-driver-floor": _driver_floor,

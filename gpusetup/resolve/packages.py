@@ -138,14 +138,14 @@ def _hardware(space: Space, name: str) -> None:
 
 
 def _documented(space: Space, name: str, gpu: GpuKind) -> None:
-    """Exclude undocumented releases newer than the last one documented for this GPU, when others exclude the GPU."""
+    """Exclude undocumented releases that follow the last one documented for this GPU, or the first that excludes it."""
     values = cast("list[PackageValue]", space.values[name])
     silent = {value.version for value in values if value.release.code is None and value.release.cc_min is None}
     told = [value for value in values if value.version not in silent]
     for_it = [value for value in told if _above_floor(nv(gpu.cc), value) and _has_code(gpu.cc, value)]
-    if not for_it or len(for_it) == len(told):
+    if len(for_it) == len(told):
         return
-    last = max(parsed(value.version) for value in for_it)
+    last = max(parsed(item.version) for item in for_it) if for_it else min(parsed(item.version) for item in told)
     space.unary(
         "package-gpu-untold",
         name,
@@ -166,7 +166,7 @@ def lowest_made(matrix: Matrix) -> Mapping[int, NvVersion]:
 
 
 def _has_compiler(lowest: Mapping[int, NvVersion], cc: str, value: PackageValue) -> bool:
-    majors = cuda_majors(value) or extra_majors(value)
+    majors = made_with(value)
     return not majors or any(lowest.get(major, nv(cc)) <= nv(cc) for major in majors)
 
 
@@ -254,6 +254,11 @@ def _exact(text: str) -> str:
 def cuda_of(value: PackageValue) -> tuple[str, ...]:
     """Return the CUDA versions of which one must run: those of the wheel, else those of its extras."""
     return value.release.cuda or tuple(filter(None, map(major_of_extra, value.release.extras)))
+
+
+def made_with(value: PackageValue) -> frozenset[int]:
+    """Return the CUDA majors of whose compilers one made the code, linked in statically or not."""
+    return frozenset(rules.major(minor) for minor in cuda_of(value))
 
 
 def extra_majors(value: PackageValue) -> frozenset[int]:

@@ -1,15 +1,17 @@
 """What a framework brings below itself, and several toolkits side by side on one driver."""
 
+from copy import copy
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.components.python.requirements import python_requirements
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.request import Request, Requirement
+from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.api import fits, resolve
 from gpusetup.resolve.constraints import build
@@ -80,6 +82,35 @@ def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped, 
         if value.release.minor in measured:
             offered = all(mask >> index & 1 for mask in masks)
             assert offered == (cc in measured[value.release.minor]), value.version
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PACKAGES if any(item.cuda for item in matrix().package(name).releases)]
+)
+def test_no_package_is_offered_to_a_gpu_that_no_compiler_of_its_cuda_knows(shipped, name):
+    for cc in CAPABILITIES:
+        gpus = ("sm_" + cc.replace(".", ""),)
+        space = build(shipped, Request(requirements=parse_requirements([name]), gpus=gpus, gpu_count=1))
+        known = {row.minor.partition(".")[0] for row in shipped.cuda.toolchains if nv(row.cc_min) <= nv(cc)}
+        masks = [item.allowed for item in space.constraints if getattr(item, "scope", ()) == (name,)]
+        for index, value in enumerate(cast("list[Any]", space.values[name])):
+            if value.release.cuda and all(mask >> index & 1 for mask in masks):
+                assert known & {minor.partition(".")[0] for minor in value.release.cuda}, (value.version, cc)
+
+
+def test_a_release_that_is_silent_after_one_that_refuses_the_gpu_is_taken_only_by_name(shipped):
+    file = shipped.package("flashinfer-python")
+    later = replace(file.releases[0], version="99.0", cc_min=None)
+    world = copy(shipped)
+    world._packages = {file.name: replace(file, releases=(later, *file.releases))}
+
+    def ask(wish: str) -> Any:
+        return resolve(Request(requirements=parse_requirements([wish]), gpus=("v100",), gpu_count=1), world)
+
+    with pytest.raises(NoStackError) as caught:
+        ask("flashinfer-python")
+    assert "package-gpu-untold" in {item["rule"] for item in caught.value.to_document()["conflict"]}
+    assert ask("flashinfer-python==99.0").stack.packages()["flashinfer-python"].version == "99.0"
 
 
 def test_an_unmeasured_toolkit_knows_no_gpu_that_a_newer_one_does_not(shipped):
