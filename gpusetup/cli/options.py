@@ -15,6 +15,7 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from gpusetup.rollout.options import Freeing
     from gpusetup.supply.server import Tls, WebServer
@@ -66,8 +67,10 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     unread |= {"lock"} if arguments.command == "resolve" else set()
     if arguments.command == "doctor" and len(arguments.inventory) > 1:
         unread.add("inventory")  # the words of a message, which may name a device
-    values = [value for name, value in vars(arguments).items() if name not in unread]
-    for name in (name for value in values for name in (value if isinstance(value, list) else [value])):
+    values = [(option, value) for option, value in vars(arguments).items() if option not in unread]
+    for option, name in (
+        (at, name) for at, value in values for name in (value if isinstance(value, list) else [value])
+    ):
         path = Path(name if name and isinstance(name, str) else "/dev/stdin")
         try:
             mode = path.stat().st_mode
@@ -77,12 +80,21 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             continue
         if str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
             continue
+        if stat.S_ISDIR(mode) and option in ("root", "text"):  # not read as a whole; a system's root may hold pipes
+            continue
         inside = (Path(at, file) for at, _, files in islice(os.walk(path), 1000) for file in files)
-        if pipe := next(filter(Path.is_fifo, inside), None) if stat.S_ISDIR(mode) else path:
+        if pipe := next(filter(_is_pipe, inside), None) if stat.S_ISDIR(mode) else path:
             raise BadInputError(
                 "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=name,
                 hint=f"name /dev/stdin in its place, and add: < {name}" if pipe == path else "move it elsewhere",
             )  # fmt: skip
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo()
+    except OSError:  # a file that this user may not even look at is none that a command reads
+        return False
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
