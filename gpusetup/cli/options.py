@@ -80,7 +80,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             continue
         if str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
             continue
-        if stat.S_ISDIR(mode) and option in ("root", "text"):  # not read as a whole; a system's root may hold pipes
+        if stat.S_ISDIR(mode) and option not in ("check", "folder", "inventory"):  # no other is read as a whole
             continue
         inside = (Path(at, file) for at, _, files in islice(os.walk(path), 1000) for file in files)
         if pipe := next(filter(_is_pipe, inside), None) if stat.S_ISDIR(mode) else path:

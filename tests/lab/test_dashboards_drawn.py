@@ -45,7 +45,8 @@ def test_every_panel_of_every_dashboard_is_drawn_by_a_browser(written, tmp_path)
     exporters = [Exporter(text) for text in (OLD, NEW, SMI)]
     with running(written, [exporter.address for exporter in exporters], Exporter("")) as prometheus:
         until(lambda: len(prometheus.ask("gpu:utilization:ratio")) == len(exporters), "figures of every exporter")
-        until(lambda: len(prometheus.ask("gpu:temperature:celsius[1m]")[0]["values"]) > 5, "some seconds of them")
+        asked = "gpu:temperature:celsius[1m]"
+        until(lambda: any(len(item["values"]) > 5 for item in prometheus.ask(asked)), "some seconds of them")
         for board in dashboards():
             asked = urlencode({"prometheus": f"http://{prometheus.address}", "dashboard": board.id, "hours": "0.25"})
             address = f"file://{written}/dashboards.html?{asked}"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from variantlib.variants_json import VariantsJson
 
+from gpusetup.__main__ import run
 from gpusetup.bootstrap import hashes
 from gpusetup.bootstrap.hashes import Full, Target, hashes_of
 from gpusetup.cli import output
@@ -132,11 +133,13 @@ def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, caps
     monkeypatch.setattr(hashes, "hashes_of", refuse)
     kept = tmp_path / "gpu.lock.json"
     kept.write_text("before")
-    assert main([*ASKED, "--out", str(kept)]) == code
+    monkeypatch.setattr(sys, "argv", ["gpusetup", *ASKED, "--out", str(kept)])
+    assert run() == code
     assert kept.read_text() == "before"
     assert list(tmp_path.iterdir()) == [kept]
     capsys.readouterr()
-    assert main([*ASKED, "--format", "json"]) == code
+    monkeypatch.setattr(sys, "argv", ["gpusetup", *ASKED, "--format", "json"])
+    assert run() == code
     assert code != 4 or json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-773"
 
 
