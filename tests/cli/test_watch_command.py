@@ -32,7 +32,8 @@ def environment(nvml, tmp_path):
 
 
 def start(environment, *words, **more):
-    argv = [sys.executable, "-m", "gpusetup", "watch", *map(str, words)]
+    # nohup around the tests would pass on that SIGHUP is ignored
+    argv = ["env", "--default-signal=HUP", sys.executable, "-m", "gpusetup", "watch", *map(str, words)]
     return subprocess.Popen(argv, env=environment, text=more.pop("text", True), **more)
 
 
