@@ -42,7 +42,6 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
         why = "contains other files" if out.is_dir() else "is not a folder"
         raise BadInputError("GS-713", f"{out} {why}", path=str(out))
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
         with alone_on(out, "makes the bundle"), replaced(out) as new:
             wheels = new / "wheels"
             wheels.mkdir()
@@ -60,7 +59,9 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
 
 
 def alone_on(out: Path, act: str) -> AbstractContextManager[None]:
-    """Lock a bundle or mirror, next to its folder, which is replaced."""
+    """Lock a bundle or mirror, next to its folder, which is replaced or not there yet."""
+    out = out.resolve()
+    out.parent.mkdir(parents=True, exist_ok=True)
     taken = PreflightError("GS-785", f"another gpusetup {act} {out}")
     return alone(out.with_name(f".{out.name}.lock"), taken)
 

@@ -163,17 +163,17 @@ def test_bad_input_is_told(words, reference, says):
     assert reference in says(3, "bundle", "mirror", *words)
 
 
-def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upstream):
+def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path, upstream, monkeypatch):
     chosen = upstream.chosen()
     first = chosen.entries[0]
     other = chosen._replace(entries=(first._replace(file=first.file._replace(sha256="0" * 64)),))
     require_limit(tmp_path, [chosen, chosen], chosen.size)
     with pytest.raises(BadInputError, match="more than --room allows"):
         require_limit(tmp_path, [chosen, other], chosen.size)
-    place = tmp_path / "mirror"
-    taken = pytest.raises(PreflightError, match="another gpusetup renews")
-    with alone_on(place, "renews"), taken, alone_on(place, "renews"):
-        pass
-    with alone_on(place, "renews"):
-        pass
-    assert list(tmp_path.glob(".mirror*")) == []
+    monkeypatch.chdir(tmp_path)
+    for place in (tmp_path / "mirror", Path("new/mirror"), Path(), Path("mirror")):
+        with alone_on(place, "renews"), pytest.raises(PreflightError, match="another gpusetup renews"):
+            alone_on(place.resolve(), "renews").__enter__()
+        with alone_on(place, "renews"):
+            pass
+    assert list(tmp_path.rglob(".mirror*")) == []
