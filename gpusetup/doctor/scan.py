@@ -38,9 +38,11 @@ MODULE = re.compile(
     r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+|\w: (?:disagrees about|version magic)|insert (?:module )?['/]"
 )
 """A line that names a module."""
-_BUILDS = ("build-failed", "headers-missing", "kernel-too-new", "compiler-missing")
 NVIDIA = re.compile(r"nvidia|nvrm|\bnv(?:-|hda|_peer)", re.IGNORECASE)
-NEAR = {"module-wrong-kernel", "dpkg-failed", *(f"dkms-{what}" for what in _BUILDS)}
+NEAR = {
+    "dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed",
+    "module-wrong-kernel",
+}  # fmt: skip
 """Causes whose words occur with any module: the lines around decide which module it is."""
 
 
@@ -143,6 +145,8 @@ COPIED = {
     "&amp;": "&",
 }  # fmt: skip
 """What web pages, word processors, JSON and Python's repr make of letters of a message."""
+_LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.items()]
+_COPIES = {first: [pair for pair in _LETTERS if pair[0][:1] == first] for first in (b"\xe2", b"\xc2", b"\\", b"&")}
 WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _REMEMBERED = 100_000
@@ -280,10 +284,9 @@ class _Block:
     """Whole lines of a log, and the finds in them."""
 
     def __init__(self, raw: bytes) -> None:
-        for sign in (b"\xe2\x80", b"\xc2", b"\\", b"&"):  # most logs have none
-            if sign in raw:
-                for copied, letter in COPIED.items():
-                    raw = raw.replace(copied.encode(), letter.encode()) if copied.encode()[:1] == sign[:1] else raw
+        for first, copies in _COPIES.items():
+            for copied, letter in copies if first in raw else ():  # most logs have none
+                raw = raw.replace(copied, letter)
         self.raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
         self.forms = self.raw.translate(_SHAPE).split(b"\n")
 
