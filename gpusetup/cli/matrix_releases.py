@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gpusetup.cli import options
 from gpusetup.cli.output import answer, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import releases
@@ -28,8 +29,7 @@ def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("new", metavar="NEW", nargs="?", default="", help="default: the matrix in use")
     parser.add_argument("--component", metavar="NAME", help="only this component: driver, torch, vllm")
     parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something differs")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+    options.add_output(parser)
 
 
 def run_diff(arguments: argparse.Namespace) -> Exit:
@@ -118,8 +118,7 @@ def _short(value: Any) -> str:
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("component", metavar="COMPONENT", help="driver, cuda, torch, vllm, gpus …")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+    options.add_output(parser)
 
 
 def run_history(arguments: argparse.Namespace) -> Exit:
@@ -192,9 +191,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     trust.add_argument("--sha256", metavar="DIGEST", help="accept the file with this digest, without a signature")
     parser.add_argument("--older", action="store_true", help="import a release older than the matrix in use")
     parser.add_argument("--check", action="store_true", help="show what would change; import nothing")
-    parser.set_defaults(answers=True)  # a file that cannot be written is refused before anything changes
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
+    options.add_output(parser)
 
 
 def run_import(arguments: argparse.Namespace) -> Exit:

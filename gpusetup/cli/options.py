@@ -67,11 +67,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     unread |= {"lock"} if arguments.command == "resolve" else set()
     if arguments.command == "doctor" and len(arguments.inventory) > 1:
         unread.add("inventory")  # the words of a message, which may name a device
-    values = [(option, value) for option, value in vars(arguments).items() if option not in unread]
-    for option, name in (
-        (at, name) for at, value in values for name in (value if isinstance(value, list) else [value])
-    ):
-        path = Path(name if name and isinstance(name, str) else "/dev/stdin")
+    read = [(option, value) for option, value in vars(arguments).items() if option not in unread]
+    words = [(option, name) for option, value in read for name in (value if isinstance(value, list) else [value])]
+    for option, path in ((option, Path(name)) for option, name in words if name and isinstance(name, str)):
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:  # also a message that is too long for a file's name
@@ -85,8 +83,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         inside = (Path(at, file) for at, _, files in islice(os.walk(path), 1000) for file in files)
         if pipe := next(filter(_is_pipe, inside), None) if stat.S_ISDIR(mode) else path:
             raise BadInputError(
-                "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=name,
-                hint=f"name /dev/stdin in its place, and add: < {name}" if pipe == path else "move it elsewhere",
+                "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=str(path),
+                hint=f"name /dev/stdin in its place, and add: < {path}" if pipe == path else "move it elsewhere",
             )  # fmt: skip
 
 
