@@ -218,9 +218,10 @@ def _distribution(space: Space, system: OsRelease) -> None:
         for name in FRAMEWORKS:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
     request, last = space.request, system.last_branch
-    offered = {item.version for item in request.driver_candidates or ()}  # all of them: no host's repository
-    chosen = request.driver is None and offered in (set(), {value.version for value in space.values["driver"]})
-    if chosen and last is not None:
+    offered = request.driver_candidates and {item.version for item in request.driver_candidates}
+    # Candidates that leave no driver out, as the explorer's, are of no host's repository, which would decide.
+    elsewhere = offered is not None and any(value.version not in offered for value in space.values["driver"])
+    if last is not None and request.driver is None and not elsewhere:
         space.unary(
             "distribution-has-driver",
             "driver",
