@@ -262,8 +262,7 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
 
 
 def test_a_plan_from_before_another_run_is_not_carried_out(record, tmp_path):
-    record(id="theirs").begin()
-    record(id="theirs").finish()
+    record(id="theirs", token=record(id="theirs").begin()["owner"]).finish()
     late = record(id="ours", wanted={"driver": "1"}, planned=["", ""])
     with pytest.raises(HostFailure, match="another run has changed this host since it was planned"):
         late.begin()
