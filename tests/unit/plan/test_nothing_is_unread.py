@@ -50,7 +50,8 @@ class Watched:
     def __getattr__(self, name):
         place = f"{self._place}.{name}"
         self._seen.add(place)
-        return _watched(getattr(self._record, name), place, self._seen)
+        value = self.__dict__[name] = _watched(getattr(self._record, name), place, self._seen)
+        return value
 
 
 def _watched(value, place, seen):
@@ -109,13 +110,8 @@ def _hosts(label, arch):
     facts = described_host(Request(os=label, arch=arch))
     match = label.rstrip("0123456789.")
     facts = changed(facts, os={"id": match, "version_id": label[len(match) :]})
-    installed = {
-        "nvidia-imex": "1",
-        "libnvsdm": "1",
-        "libnccl-dev": "1",
-        "libnccl-devel": "1",
-        "nvidia-container-toolkit": "1.0",
-    }
+    names = ("nvidia-imex", "libnvsdm", "libnccl-dev", "libnccl-devel")
+    installed = {**dict.fromkeys(names, "1"), "nvidia-container-toolkit": "1.0"}
     for kernel, switch in itertools.product(KERNELS, (None, NvSwitch(kind="nvlink5"))):
         yield changed(facts, kernel={"next": kernel}, nvswitch=switch, packages={"installed": installed})
 
@@ -129,7 +125,7 @@ def _stack(branch, module, cudnn):
     )
 
 
-def _planned(context, source, stack):
+def _planned(known, context, source, stack):
     directory = directory_of(context.repos, context.facts)
     family = family_for(context.repos, context.facts.os, source, directory)
     if family is None:
@@ -140,35 +136,38 @@ def _planned(context, source, stack):
     family.drivers(context)
     family.library_candidates(context)
     try:
-        wanted_of(context, family, stack, matrix())
+        wanted_of(context, family, stack, known)
     except GpuSetupError:
         return  # no such driver there
 
 
 def test_every_field_of_every_row_is_read_for_some_host():
     seen: set[str] = set()
-    repos: Any = Watched(matrix().repos, "", seen)
-    for system, source in itertools.product(matrix().os.systems, ("nvidia", "distro")):
+    known = matrix()
+    repos: Any = Watched(known.repos, "", seen)
+    for system, source in itertools.product(known.os.systems, ("nvidia", "distro")):
         last_seen(repos, system.id)
         settings = Settings(source=source, containers=("docker",))
         for arch in system.arches:
             docker = Containers(runtimes=("docker",))
             hosts = [changed(facts, containers=docker) for facts in _hosts(system.id, arch)]
             for facts in hosts:
-                _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
+                _planned(
+                    known, context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87")
+                )
             drawn = changed(settings, desktops=DesktopsWish(users=("alice",), backend="x"))
             desktops = context_of(repos, hosts[0], drawn, Everything("580.10.01"))
-            DESKTOPS.patterns(desktops, matrix())
-            _planned(desktops, source, _stack("580", "open", "9.8.0.87"))
+            DESKTOPS.patterns(desktops, known)
+            _planned(known, desktops, source, _stack("580", "open", "9.8.0.87"))
             built = changed(settings, module="prebuilt")
             for facts, branch, module in itertools.product(hosts[::2], ("580", "595"), ("open", "proprietary")):
                 everything = Everything(f"{branch}.10.01")
-                _planned(context_of(repos, facts, built, everything), source, _stack(branch, module, "9.8.0.87"))
+                _planned(known, context_of(repos, facts, built, everything), source, _stack(branch, module, "9.8.0.87"))
             for branch, module, cudnn in itertools.product(BRANCHES, ("open", "proprietary"), ("9.8.0.87", "8.9.7.29")):
                 stack = _stack(branch, module, cudnn)
                 for offers in (Offers(None), Everything(f"{branch}.10.01"), Everything(f"{branch}.10.01", "-tesla-")):
-                    _planned(context_of(repos, hosts[1], settings, offers), source, stack)
-    unread = [place for place in _said(matrix().repos, "") if place not in seen]
+                    _planned(known, context_of(repos, hosts[1], settings, offers), source, stack)
+    unread = [place for place in _said(known.repos, "") if place not in seen]
     assert not unread, "\n".join(unread)
 
 
