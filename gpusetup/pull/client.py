@@ -141,7 +141,7 @@ def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | No
         raw, tag = _fetched(settings, address, kept.tag if before is not None else "")
         if raw is None:
             return before, kept, None
-        offer, _ = opened(raw, address, settings.signers, settings.kind)
+        offer = opened(raw, address, settings.signers, settings.kind)
         if seen is not None and offer != seen and offer.serial <= seen.serial:
             raise BadInputError(
                 "GS-987", f"the collector hands out offer {offer.serial}; this host has seen {seen.serial}",
@@ -165,7 +165,7 @@ def _before(settings: Settings, place: Path, notes: list[str]) -> tuple[Offer | 
     if seen.kind != settings.kind:
         return None, None
     try:
-        return opened(raw, str(place), settings.signers, settings.kind)[0], seen
+        return opened(raw, str(place), settings.signers, settings.kind), seen
     except BadInputError as error:
         notes.append(f"the offer of before no longer counts: {error.message}")
         return None, seen

@@ -80,20 +80,20 @@ def put(path: Path, offer: Offer, key: Path) -> None:
     write_whole(path, msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)) + b"\n")
 
 
-def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, str]:
-    """Return an offer and its signer; raise if no trusted key signed it or it is for another class."""
+def opened(raw: bytes, source: str, signers: Path, kind: str) -> Offer:
+    """Return an offer; raise if no trusted key signed it or it is for another class."""
     signed, offer = parsed(raw, source)
     with tempfile.TemporaryDirectory() as scratch:
         signature = Path(scratch) / "offer.sig"
         signature.write_text(signed.signature, encoding="utf-8")
-        who = signatures.check(signed.offer.encode(), signature, signers, source, use=NAMESPACE)
+        signatures.check(signed.offer.encode(), signature, signers, source, use=NAMESPACE)
     if offer.kind != kind:
         raise BadInputError(
             "GS-974", f"this is the offer of class {offer.kind}, not of {kind}", path=source,
             hint="tell the collector's operator: it serves one class's offer as another's",
         )  # fmt: skip
     read_lock(msgspec.json.encode(offer.lock), source)
-    return offer, who
+    return offer
 
 
 def expired(offer: Offer, now: datetime) -> bool:

@@ -231,12 +231,12 @@ class WebServer(uvicorn.Server):
     """A server of one ASGI application."""
 
     def __init__(self, app: Any, place: tuple[str, int], tls: Tls | None, refusals: Refusals, limits: Limits) -> None:
-        self.limits, self.refusals = limits, refusals
+        self.refusals = refusals
         super().__init__(
             uvicorn.Config(
                 app, http=_Connection, loop="auto", lifespan="off", ws="none", access_log=False, log_config=None,
                 server_header=False, proxy_headers=False, interface="asgi3", timeout_graceful_shutdown=10,
-                timeout_keep_alive=int(self.limits.idle),
+                timeout_keep_alive=int(limits.idle),
             )
         )  # fmt: skip
         self.tls, self.context = tls, tls.context() if tls is not None else None
@@ -282,7 +282,7 @@ class WebServer(uvicorn.Server):
     async def _shake_hands(self, accepted: socket.socket, place: _Place) -> None:
         ends: dict[str, Any] = {}
         if self.context is not None:
-            ends["ssl_handshake_timeout"] = self.limits.handshake
+            ends["ssl_handshake_timeout"] = self.door.limits.handshake
             if sys.version_info >= (3, 11):
                 ends["ssl_shutdown_timeout"] = 2.0
 

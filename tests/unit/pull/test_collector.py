@@ -25,7 +25,7 @@ from gpusetup.pull import web
 from gpusetup.pull.client import next_number
 from gpusetup.pull.offers import publish
 from gpusetup.pull.store import FILE, Store, forget, make_token, remove_token
-from gpusetup.pull.web import LIMIT, collector_of
+from gpusetup.pull.web import collector_of
 from tests.certificates import Authority
 from tests.unit.pull.conftest import report
 
@@ -38,19 +38,18 @@ def test_a_report_is_kept_and_said_to_be_so(collector):
 
 
 @pytest.mark.parametrize(
-    ("expected", "body", "headers"),
+    ("expected", "body"),
     [
-        (400, b"{", {}), (400, b"[]", {}), (400, b"\xff\xfe", {}),
-        *((400, json.dumps(report("gpu01") | wrong).encode(), {}) for wrong in (
+        (400, b"{"), (400, b"[]"), (400, b"\xff\xfe"),
+        *((400, json.dumps(report("gpu01") | wrong).encode()) for wrong in (
             {"state": "splendid"}, {"more": 1}, {"number": -1}, {"kind": "h100\n"}, {"message": "x" * 5000})),
-        (403, json.dumps(report("gpu02")).encode(), {}), (413, b"x" * (LIMIT + 1), {}),
-        (411, iter([b"x"]), {"Transfer_Encoding": "chunked"}),
+        (403, json.dumps(report("gpu02")).encode()),
     ],
-    ids=["cut", "list", "bytes", "state", "field", "number", "line", "long", "other", "huge", "length"],
+    ids=["cut", "list", "bytes", "state", "field", "number", "line", "long", "other"],
 )  # fmt: skip
-def test_bad_input_is_refused_with_words_and_what_was_there_stays(collector, expected, body, headers):
+def test_bad_input_is_refused_with_words_and_what_was_there_stays(collector, expected, body):
     collector.report(number=7)
-    status, _, text = collector.ask("POST", "/v1/reports", "gpu01", body, **headers)
+    status, _, text = collector.ask("POST", "/v1/reports", "gpu01", body)
     error = json.loads(text)["error"]
     assert (status, bool(error["message"]), bool(error["hint"])) == (expected, True, True)
     assert [one.number for one in collector.store.reports("gpu01")] == [7]
@@ -122,8 +121,6 @@ def test_an_offer_that_did_not_change_is_not_sent_again(collector, locks, keys):
     assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[::2] == (304, "")
     publish(collector.folder, "h100", None, keys / "ours", wave=0, budget=None, days=0)
     assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[0] == 200
-    for path in ("../collector", "..%2f..", ".hidden", "a/b", "%E4%BD%A0" * 100):
-        assert collector.ask("GET", f"/v1/offers/{path}", "gpu01")[0] == 404
 
 
 def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
@@ -159,8 +156,7 @@ def test_a_collector_without_tls_serves_this_machine_alone(tmp_path):
 def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path):
     names = [f"gpu{number}" for number in range(4)]
     tokens = {name: make_token(tmp_path / FILE, name, "host") for name in names}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ("fleet", "collect", tmp_path, "--listen", f"127.0.0.1:{port}", "--keep", "100000")
     acknowledged = {name: set() for name in names}

@@ -33,9 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 def _free(number):
     with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
         return [one.getsockname()[1] for one in taken]
 
 
@@ -254,10 +252,11 @@ def test_an_answer_that_is_none_is_an_error_with_a_reason_and_ends_no_thread(ans
         for grants in (False, True):
             granting.append(grants)
             assert refused(Budget(leases=server.url, at_a_time=1, failures=1), "gpu07", "", away=True)
-        monkeypatch.setattr(leases, "_LIFE", 0.6)
+        monkeypatch.setattr(leases, "_LIFE", 0.06)
         held = Lease(leases._Etcd(server.url, Access()), "7", "gpu07", "")
-        time.sleep(1.5)
-        assert held.keeper.is_alive()
+        while not held.lost:
+            assert held.keeper.is_alive()
+            time.sleep(0.01)
         assert held.lost.startswith("the lease store did not answer: ")
         held.give_back()
 

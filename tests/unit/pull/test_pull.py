@@ -19,7 +19,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.pull import Budget, SignedOffer
 from gpusetup.pull import client
 from gpusetup.pull.client import Kept, Settings, pull, why_not
-from gpusetup.pull.offers import NAMESPACE, opened, path_of, publish, put
+from gpusetup.pull.offers import path_of, publish, put
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 
@@ -215,10 +215,3 @@ def test_a_lost_answer_is_no_second_report(host, collector, keys, locks):
     (settings.home / "queue" / "1.json").write_bytes(msgspec.json.encode(sent))
     assert went(settings) == ("unchanged", True)
     assert len(collector.store.reports("gpu01")) == 2
-
-
-def test_the_signature_is_for_offers(keys, collector, locks):
-    assert NAMESPACE == "gpusetup-offer"
-    offer(collector, keys, locks[0])
-    path = path_of(collector.folder, "h100")
-    assert opened(path.read_bytes(), str(path), keys / "signers", "h100")[1] == "ops@site"

@@ -200,7 +200,7 @@ def test_broken_offers(cases, tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(offers.signatures, "check", lambda *_words, **_named: "ops")
             try:
-                offer, _who = offers.opened(raw, "here", tmp_path / "signers", "h100")
+                offer = offers.opened(raw, "here", tmp_path / "signers", "h100")
             except GpuSetupError:
                 trusted[False] += 1
                 continue
