@@ -44,7 +44,7 @@ class Drained:
     ok: bool
     """Nothing runs on it and no new job starts: it may change."""
     ours: bool = False
-    """Whether gpusetup drained it, and so returns it to service."""
+    """Whether gpusetup drained it, in this run or an earlier one, and so returns it to service."""
     why: str = ""
 
 
@@ -204,10 +204,10 @@ class Slurm:
             if taken:
                 self.call.output_of("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
             left = wait_until(lambda: self.jobs_on(node), seconds, self.call.stop)
-        if left:
-            if taken:
+            if left and taken:
                 self._resume(node)
-            return Drained(ok=False, why=left)
+        if left:
+            return Drained(ok=False, ours=seen.drained and seen.ours, why=left)
         whose = "" if taken or seen.ours else f"drained by someone else: {seen.reason or 'no reason given'}"
         return Drained(ok=True, ours=taken or seen.ours, why=whose)
 
@@ -294,20 +294,19 @@ class Kubernetes:
             if not cordoned:
                 self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
                 self.call.output_of("kubectl", "cordon", node)
-            left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
-        if not left:
-            wait = f"--timeout={_EVICTION_SECONDS}s"
-            done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)
-            left = (
-                "" if done.ok else " ".join((done.err or done.out).split())[-400:] or f"kubectl drain: exit {done.code}"
-            )
-        if left:
-            if not cordoned:
+            left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop) or self._evict(node)
+            if left and not cordoned:
                 self._back(node)
-            return Drained(ok=False, why=left)
+        if left:
+            return Drained(ok=False, ours=cordoned and ours, why=left)
         return Drained(
             ok=True, ours=not cordoned or ours, why="" if not cordoned or ours else "cordoned by someone else"
         )
+
+    def _evict(self, node: str) -> str:
+        wait = f"--timeout={_EVICTION_SECONDS}s"
+        done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)
+        return "" if done.ok else " ".join((done.err or done.out).split())[-400:] or f"kubectl drain: exit {done.code}"
 
     def undrain(self, node: str) -> str:
         """Uncordon a node."""
@@ -365,7 +364,7 @@ class Command:
         said = " ".join((done.err or done.out).split())[:400]
         if done.timed_out:
             late = f"the drain command was still running after {seconds:.0f} s"
-            trouble = self.undrain(node) or ("" if self.give else "no --undrain command was given")
+            trouble = self.undrain(node)
             return Drained(ok=False, why=f"{late}; it may be drained: {trouble}" if trouble else late)
         if done.code == BUSY:
             return Drained(ok=False, why=said or "it is busy")
@@ -377,7 +376,7 @@ class Command:
     def undrain(self, node: str) -> str:
         """Run the command that returns the node to service."""
         if not self.give:
-            return ""
+            return "no --undrain command was given"
         done = self.call(*words(self.give, node))
         return "" if done.ok else " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
 

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from gpusetup.drive.causes import counted
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.drive.schedulers import Caller, Command, Drained, Kubernetes, Scheduler, Slurm
+from gpusetup.drive.schedulers import Caller, Command, Kubernetes, Scheduler, Slurm
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
@@ -64,7 +63,10 @@ class Draining:
     ) -> None:
         self.rollout, self.scheduler = rollout, scheduler
         self.drain_seconds, self.busy_seconds = drain_seconds, busy_seconds
-        self.taken: dict[str, Drained] = {}
+        self.taken: dict[str, str] = {}
+        """The drained hosts, each with what the scheduler says of it."""
+        self.ours: set[str] = set()
+        """The hosts that gpusetup drained and has not returned to service."""
 
     def node(self, name: str) -> str:
         """Return the scheduler's name for a host."""
@@ -73,68 +75,66 @@ class Draining:
     # --- before ---------------------------------------------------------------------------------------------------
 
     def take(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-        """Drain these hosts; return the outcomes of those that are not free and stay as they are."""
-        held: dict[str, HostOutcome] = {}
-        if self.scheduler is not None:
-            self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
-            found = self.drain(changes)
-            for name, drained in found.items():
-                if isinstance(drained, GpuSetupError):
-                    held[name] = _refused(changes[name], drained)
-                elif not drained.ok:
-                    held[name] = postponed(changes[name], drained.why)
-                else:
-                    self.taken[name] = drained
+        """Free these hosts; return the outcomes of those that are not free and stay as they are."""
+        facts = self.rollout.facts
+        held, busy = self.free(changes, lambda name: bool(jobs_of(facts[name].processes, changes[name])))
+        self.undrain(self.ours.intersection(busy))
+        busy = {name: f"{why}; {self.still_drained(name)}" if name in self.ours else why for name, why in busy.items()}
+        return {
+            name: _refused(changes[name], why) if isinstance(why, GpuSetupError) else postponed(changes[name], why)
+            for name, why in (held | busy).items()
+        }
+
+    def free(
+        self, names: Iterable[str], waits: Callable[[str], bool]
+    ) -> tuple[dict[str, str | GpuSetupError], dict[str, str]]:
+        """Drain hosts and wait for the programs of some; return why hosts were not drained, and which are busy."""
+        held: dict[str, str | GpuSetupError] = {}
+        names = list(names)
         try:
-            busy = self._busy({name: plan for name, plan in changes.items() if name not in held})
-        except KeyboardInterrupt:
-            self._untake(name for name in changes if name in self.taken)
+            if self.scheduler is not None:
+                self.rollout.reporter.say(f"draining {counted(len(names), 'node')} by {self.scheduler.name}")
+                with phase(self.rollout, "drain"):
+                    held = {name: why for name, why in self._each(names, self._drain).items() if why}
+            return held, self.wait_idle({name for name in names if name not in held and waits(name)})
+        except BaseException:
+            self.undrain(self.ours.intersection(names))
             raise
-        self._untake(name for name in busy if name in self.taken)
-        return held | {name: postponed(changes[name], why) for name, why in busy.items()}
 
-    def drain(self, names: Iterable[str]) -> dict[str, Drained | GpuSetupError]:
-        """Drain hosts; return the result or error of each."""
-        with phase(self.rollout, "drain"):
-            return self._each(names, self._drain)
-
-    def undrain(self, names: Iterable[str]) -> dict[str, str | GpuSetupError]:
-        """Return hosts to service; return for each why that failed, or an empty string."""
-        return self._each(names, self._undrain)
-
-    def _untake(self, names: Iterable[str]) -> None:
-        """Return hosts to service that were drained but will not change."""
-        self._each([name for name in names if self.taken.pop(name).ours], self._undrain)
+    def undrain(self, names: Iterable[str]) -> None:
+        """Return hosts to service; `taken` says why that failed."""
+        self.taken |= {name: str(why) for name, why in self._each(names, self._undrain).items() if why}
 
     def _asked(self) -> Scheduler:
         if self.scheduler is None:
             raise RuntimeError("no scheduler was given")
         return self.scheduler
 
-    def _drain(self, name: str) -> Drained:
-        return self._asked().drain(self.node(name), self.drain_seconds)
+    def _drain(self, name: str) -> str:
+        drained = self._asked().drain(self.node(name), self.drain_seconds)
+        if not drained.ok:
+            return f"{drained.why}; {self.still_drained(name)}" if drained.ours else drained.why
+        self.taken[name] = drained.why
+        if drained.ours:
+            self.ours.add(name)
+        return ""
 
     def _undrain(self, name: str) -> str:
-        return self._asked().undrain(self.node(name))
+        why = self._asked().undrain(self.node(name))
+        if not why:
+            self.ours.discard(name)
+        return why
 
     def _each(self, names: Iterable[str], work: Callable[[str], Answer]) -> dict[str, Answer | GpuSetupError]:
-        """Call `work` for all hosts in parallel; after Ctrl-C return drained hosts to service."""
+        """Call `work` for all hosts in parallel; after Ctrl-C begin no further one."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             jobs = {name: pool.submit(work, name) for name in names}
             try:
                 return {name: _result(job.result) for name, job in jobs.items()}
             except KeyboardInterrupt:
                 self._asked().call.stop.set()
-                for name, job in jobs.items():
-                    if not job.cancel() and work == self._drain and getattr(_result(job.result), "ours", False):
-                        _result(partial(self._undrain, name))
+                pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
-        """Return the hosts whose driver is to change while programs still use their GPUs."""
-        return self.wait_idle(
-            {name for name, plan in changes.items() if jobs_of(self.rollout.facts[name].processes, plan)}
-        )
 
     def wait_idle(self, asked: set[str]) -> dict[str, str]:
         """Wait until no program uses the GPUs of these hosts; return the busy hosts and their programs."""
@@ -151,18 +151,19 @@ class Draining:
             raise KeyboardInterrupt
         return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
 
-    def still_drained(self, name: str, why: str) -> str:
-        """Return that a host is still drained, and the command that returns it to service."""
-        by_hand = self.scheduler.by_hand(self.node(name)) if self.scheduler is not None else ""
-        return f"it is still drained: {why}; to return it to service: {by_hand}"
+    def still_drained(self, name: str, why: str = "") -> str:
+        """Return that a host is still drained, why, and the command that returns it to service."""
+        by_hand = self._asked().by_hand(self.node(name))
+        parts = [why or self.taken.get(name), by_hand and f"to return it to service: {by_hand}"]
+        return f"it is still drained: {'; '.join(filter(None, parts))}"
 
     @contextmanager
-    def telling(self, names: Iterable[str]) -> Iterator[None]:
-        """Print which of these hosts stay drained if the block ends by an error or Ctrl-C."""
+    def telling(self) -> Iterator[None]:
+        """Print which hosts stay drained if the block ends by an error or Ctrl-C."""
         try:
             yield
         except BaseException:
-            for name in names:
+            for name in sorted(self.ours):
                 self.rollout.reporter.say(f"{name}: {self.still_drained(name, 'the run ended early')}")
             raise
 
@@ -172,15 +173,12 @@ class Draining:
         """Return successful hosts to service; the others stay drained, with the command in a warning."""
         if self.scheduler is None:
             return outcomes
-        ours = [name for name in outcomes if name in self.taken and self.taken[name].ours]
-        well = [name for name in ours if outcomes[name].state in {"done", "unchanged"}]
+        well = [name for name in self.ours if name in outcomes and outcomes[name].state in {"done", "unchanged"}]
         self._restart([name for name in well if outcomes[name].changed])
-        troubles = self.undrain(well)
-        notes = {name: f"{self.scheduler.name}: {drained.why}" for name, drained in self.taken.items() if drained.why}
-        for name in ours:
-            trouble = troubles.get(name) if name in well else outcomes[name].state
-            if trouble:
-                notes[name] = self.still_drained(name, str(trouble))
+        self.undrain(well)
+        notes = {name: f"{self.scheduler.name}: {why}" for name, why in self.taken.items() if why}
+        for name in self.ours.intersection(outcomes):
+            notes[name] = self.still_drained(name, "" if name in well else outcomes[name].state)
         return {
             name: msgspec.structs.replace(outcome, warnings=(*outcome.warnings, notes[name]))
             if name in notes
@@ -193,12 +191,13 @@ class Draining:
         if self.scheduler is None:
             return {}
         names = [name for name, outcome in outcomes.items() if outcome.state == "unchanged" and name not in self.taken]
-        found = self._each(names, self._left)
-        self.taken |= {name: Drained(ok=True, ours=True) for name, ours in found.items() if ours is True}
+        self.taken |= {name: str(why) for name, why in self._each(names, self._left).items() if why}
         return self.give_back({name: outcomes[name] for name in names if name in self.taken})
 
-    def _left(self, name: str) -> bool:
-        return self._asked().drained_by_us(self.node(name))
+    def _left(self, name: str) -> None:
+        if self._asked().drained_by_us(self.node(name)):
+            self.taken[name] = ""
+            self.ours.add(name)
 
     def _restart(self, names: list[str]) -> None:
         """Restart slurmd, which counts the GPUs with the driver's library when it starts."""

@@ -60,7 +60,7 @@ class Rollout:
     """Where the last preview left the package lists on a host, for later steps."""
     seconds: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
-    """Whether Ctrl-C came in a step after a batch: the batch keeps its results, and no other one starts."""
+    """Whether Ctrl-C came in a batch or after it: the batch keeps its results, and no other one starts."""
 
     def document(self) -> Plan:
         """Return the plan of all hosts."""

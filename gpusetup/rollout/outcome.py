@@ -86,8 +86,8 @@ def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], al
     return {domain: count for domain, count in failed.items() if count > allowed}
 
 
-def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
-    """Return the outcome of a host that apply worked on."""
+def outcome_of(plan: HostPlan, host: HostProgress, seconds: float, *, stopped: bool = False) -> HostOutcome:
+    """Return the outcome of a host that apply worked on; `stopped`: Ctrl-C ended the play."""
     elapsed = host.data.get("gpu_reboot", {}).get("elapsed")
     found = replace(
         _outcome(plan, "done"), changed=host.changed, seconds=round(seconds, 1),
@@ -98,20 +98,19 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcom
     if failure is not None:
         state: State = "unreachable" if failure.unreachable else "failed"
         return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
+    answer = host.data.get("gpu_state", {}).get("gpu_result")
+    if answer is None:  # Ctrl-C, or a setting of Ansible that ends the play of all hosts, as any_errors_fatal does
+        found = replace(found, state="interrupted" if stopped else "failed", failed_at=host.task or "between two steps")
+        why = Trouble(message="Ansible ended the play before this host's last step", hint="the same command goes on")
+        return found if stopped else replace(found, failure=why)
     try:
-        told = convert(host.data.get("gpu_state", {}).get("gpu_result") or {}, _Told)
+        told = convert(answer, _Told)
     except ValidationError as error:  # a host may answer anything, and must not end the run for the others
         return replace(found, state="failed", failure=Trouble(message=f"its answer cannot be used: {error}"))
     return replace(
         found, state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
         pending=told.reboot.reasons, waits=told.waits, packages=told.packages, history_id=told.history_id or "",
     )  # fmt: skip
-
-
-def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
-    """Return the outcome of a host where the user stopped the change."""
-    where = host.task or "between two steps"
-    return replace(_outcome(plan, "interrupted"), failed_at=where, changed=host.changed, seconds=round(seconds, 1))
 
 
 _PLANNED = [name for name in HostOutcome.__struct_fields__ if name in HostPlan.__struct_fields__ and name != "state"]

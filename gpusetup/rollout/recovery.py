@@ -92,17 +92,20 @@ def recover(hosts: Hosts, found: dict[str, Recovered]) -> dict[str, Recovered]:
 
 
 def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dict[str, Recovered]:
-    held, taken = _free(hosts, found, names)
-    found = found | held
-    free = {name: found[name].recovery for name in names if name not in held}
-    todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
-    with hosts.draining.telling(taken):
+    work = hosts.draining
+    with work.telling():
+        found = found | _held(hosts, found, names)
+        free = {name: told.recovery for name in names if (told := found[name]).state == "planned"}
+        todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
         found |= _act(hosts, found, todo)
         hosts.see(hosts.look_again(free))
-    found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
-    well = [name for name in taken if found[name].state in ("done", "refused")]
-    troubles = hosts.draining.undrain(well)
-    return found | {name: _still_drained(hosts, found[name], name, troubles) for name in taken}
+        found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
+        well = [name for name in work.ours if found[name].state in ("done", "refused")]
+        work.undrain(well)
+    for name in work.ours:
+        still = work.still_drained(name, "" if name in well else found[name].state)
+        found[name] = replace(found[name], hint=f"{found[name].hint}; {still}".strip("; "))
+    return found
 
 
 def _first(hosts: Hosts, name: str) -> Recovered:
@@ -162,29 +165,18 @@ def _overlay(hosts: Hosts, wanted: dict[str, Recovery], name: str) -> Path:
     return write_overlay(hosts.rollout.session.run.path / f"overlay-recover-{name}", variables)
 
 
-def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[dict[str, Recovered], list[str]]:
-    """Drain hosts if there is a scheduler; return the hosts that are not free, and those that gpusetup drained."""
-    held: dict[str, Recovered] = {}
-    taken: list[str] = []
-    work = hosts.draining
-    if work.scheduler is not None:
-        hosts.rollout.reporter.say(f"draining {', '.join(names)} by {work.scheduler.name}")
-        for name, drained in work.drain(names).items():
-            if isinstance(drained, GpuSetupError):
-                held[name] = _refused(found[name], drained.reference, drained.message, drained.hint)
-            elif not drained.ok:
-                held[name] = _refused(found[name], "GS-425", f"the host was not drained in time: {drained.why}", "")
-            elif drained.ours:
-                taken.append(name)
-    try:
-        busy = work.wait_idle({name for name in names if name not in held and _waits(hosts, found[name])})
-    except KeyboardInterrupt:
-        work.undrain(taken)
-        raise
-    for name, why in busy.items():
-        hint = "end them, or wait for them: --busy-wait MINUTES"
-        held[name] = _refused(found[name], "GS-423", f"still busy: {why}", hint)
-    return held, taken
+def _held(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dict[str, Recovered]:
+    """Drain hosts if there is a scheduler; return those that are not free."""
+    held, busy = hosts.draining.free(names, lambda name: _waits(hosts, found[name]))
+    return {
+        name: _refused(found[name], why.reference, why.message, why.hint)
+        if isinstance(why, GpuSetupError)
+        else _refused(found[name], "GS-425", f"the host was not drained in time: {why}", "")
+        for name, why in held.items()
+    } | {
+        name: _refused(found[name], "GS-423", f"still busy: {why}", "end them, or wait for them: --busy-wait MINUTES")
+        for name, why in busy.items()
+    }
 
 
 def _waits(hosts: Hosts, told: Recovered) -> bool:
@@ -257,11 +249,3 @@ def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
 
 def _of(recovery: Recovery | None) -> tuple[str, tuple[str, ...]]:
     return (recovery.need, recovery.gpus) if recovery is not None else ("", ())
-
-
-def _still_drained(hosts: Hosts, told: Recovered, name: str, troubles: dict[str, str | GpuSetupError]) -> Recovered:
-    """Add the command that returns the host to service, if it stays drained."""
-    trouble = troubles.get(name) if name in troubles else told.state
-    if not trouble or hosts.draining.scheduler is None:
-        return told
-    return replace(told, hint=f"{told.hint}; {hosts.draining.still_drained(name, str(trouble))}".strip("; "))

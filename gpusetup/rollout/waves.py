@@ -21,7 +21,6 @@ from gpusetup.rollout.options import Applying
 from gpusetup.rollout.outcome import (
     closed_domains,
     exit_of,
-    interrupted,
     not_started,
     outcome_of,
     planned_only,
@@ -44,7 +43,9 @@ class _Waves:
     def __init__(self, how: Applying, rollout: Rollout) -> None:
         self.how, self.rollout = how, rollout
         self.changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
-        self.outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
+        self.outcomes = {
+            name: (not_started if name in self.changes else planned_only)(plan) for name, plan in rollout.plans.items()
+        }
         self.waves = batches_of(self.changes, how.batch)
         self.work = draining(how.freeing, rollout)
         self.verifies = how.verify != "never" and not how.check
@@ -67,25 +68,28 @@ class _Waves:
 
     def _fared(self) -> dict[str, str]:
         """Return the outcome of each host that was to change, as short text."""
-        return {name: summary(self.outcomes[name]) if name in self.outcomes else "not begun" for name in self.changes}
+        return {name: summary(self.outcomes[name]) for name in self.changes}
 
     def _go(self) -> Applied:
         """Carry out all waves; after Ctrl-C return what is known by then."""
         try:
-            if self.changes:
-                self.rollout.reporter.begins(self.changes)
-                home = state_home(self.rollout.session.environment)
-                with occupy(home, self.changes, "apply"):
-                    self._keep(self.seen)
-                    self._each_wave()
-            self._the_rest()
-        except KeyboardInterrupt:
+            with self.work.telling():
+                if self.changes:
+                    self.rollout.reporter.begins(self.changes)
+                    home = state_home(self.rollout.session.environment)
+                    with occupy(home, self.changes, "apply"):
+                        self._keep(self.seen)
+                        self._each_wave()
+                self._the_rest()
+        except BaseException as error:
             if not self.at:
                 raise
-            self._stop()
-            if all(outcome.state != "interrupted" for outcome in self.outcomes.values()):
-                self._document()
+            self._keep({name: outcome for name, outcome in self.outcomes.items() if outcome.state != "not-started"})
+            applied = self._document()
+            states = {outcome.state for outcome in applied.hosts.values()}
+            if not isinstance(error, KeyboardInterrupt) or "interrupted" not in states:
                 raise
+            return applied
         return self._document()
 
     def _each_wave(self) -> None:
@@ -104,8 +108,6 @@ class _Waves:
             self._keep(self.seen)
             self._document()
             if ended:
-                for later in self.waves[number:]:
-                    self.outcomes |= {name: not_started(self.changes[name]) for name in later}
                 break
 
     def _shut(self, wave: tuple[str, ...]) -> dict[str, HostOutcome]:
@@ -121,20 +123,27 @@ class _Waves:
         }
 
     def _wave(self, wanted: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-        self.at = "freeing it; nothing was changed"
+        self._at("freeing it; nothing was changed", wanted)
         held = {} if self.how.check else self.work.take(wanted)
         free = {name: plan for name, plan in wanted.items() if name not in held}
-        self.at = "between two steps"
-        with self.work.telling(name for name in free if name in self.work.taken and self.work.taken[name].ours):
-            done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
-            if self.verifies and self.by_wave:
-                self.outcomes |= done
-                done = verify_hosts(self.rollout, done, always=True)
+        self.outcomes |= held
+        self._at("between two steps", free)
+        done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
+        self.outcomes |= done
+        if self.verifies and self.by_wave:
+            done = verify_hosts(self.rollout, done, always=True)
         return done
+
+    def _at(self, step: str, hosts: dict[str, HostPlan]) -> None:
+        """Begin a step of hosts; if it does not end, they are interrupted."""
+        self.at = step
+        self.outcomes |= {
+            name: replace(planned_only(plan), state="interrupted", failed_at=step) for name, plan in hosts.items()
+        }
 
     def _the_rest(self) -> None:
         """Verify hosts not yet verified with a wave; return nodes to service that an earlier run left drained."""
-        self.at = "verification"
+        self._at("verification", {})
         if self.verifies and not self.rollout.stopped:
             verified = {name for wave in self.waves for name in wave} if self.by_wave else set()
             rest = {name: outcome for name, outcome in self.outcomes.items() if name not in verified}
@@ -142,19 +151,6 @@ class _Waves:
         if not self.how.check:
             self.outcomes |= self.work.left_behind(self.outcomes)
             self._keep(self.outcomes)
-
-    def _stop(self) -> None:
-        """Set the outcome of each unfinished host after Ctrl-C: interrupted or not started."""
-        begun = next((set(wave) for wave in self.waves if not set(wave) <= self.seen.keys()), set())
-        for name, plan in self.changes.items():
-            known = self.outcomes[name].state
-            if name in self.seen or known not in {"refused", "interrupted"}:
-                continue
-            stays = name not in begun
-            self.outcomes[name] = (
-                not_started(plan) if stays else replace(planned_only(plan), state="interrupted", failed_at=self.at)
-            )
-        self._keep({name: outcome for name, outcome in self.outcomes.items() if outcome.state != "not-started"})
 
     def _keep(self, known: dict[str, HostOutcome]) -> None:
         if self.how.keep:  # apply does not resume a stopped rollback
@@ -187,12 +183,11 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
             session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check, diff=check
         )
     seconds = time.monotonic() - started
-    outcomes = {}
-    for name, plan in changes.items():
-        host = done.track.host(name)
-        unfinished = done.interrupted and "gpu_result" not in host.data.get("gpu_state", {})
-        outcomes[name] = interrupted(plan, host, seconds) if unfinished else outcome_of(plan, host, seconds)
-    return outcomes
+    rollout.stopped |= done.interrupted
+    return {
+        name: outcome_of(plan, done.track.host(name), seconds, stopped=done.interrupted)
+        for name, plan in changes.items()
+    }
 
 
 def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:

@@ -33,23 +33,17 @@ def drive(status: Status, *outcomes: Outcome, limits: Limits | None = None, boot
     return status
 
 
-def test_the_straight_way():
-    status = begin(None, now())
-    assert (status.state, drive(status, OK).state) == ("waiting", "applying")
-    done = drive(status, OK, OK)
-    assert (done.state, done.verified, done.step, done.of, done.last_error) == ("done", "pass", 4, 4, None)
-
-
-def test_a_lock_is_fetched_first():
-    limits = Limits(fetches=True)
-    assert drive(begin(None, now()), OK, limits=limits).state == "fetching"
-    assert drive(begin(None, now()), OK, OK, limits=limits).state == "applying"
-    assert drive(begin(None, now()), OK, trouble(3), limits=limits).state == "failed"
-
-
-def test_without_a_gpu_there_is_nothing_to_do():
-    status = drive(begin(None, now()), OK, NOTHING)
-    assert (status.state, status.ok) == ("nothing-to-do", True)
+@pytest.mark.parametrize(
+    ("fetches", "outcomes", "state"),
+    [
+        (False, (), "waiting"), (False, (OK,), "applying"), (False, (OK, OK), "done"), (False, (OK, NOTHING), "nothing-to-do"),
+        (True, (OK,), "fetching"), (True, (OK, OK), "applying"), (True, (OK, trouble(3)), "failed"),
+    ],
+)  # fmt: skip
+def test_the_straight_way_and_its_ends(fetches, outcomes, state):
+    status = drive(begin(None, now()), *outcomes, limits=Limits(fetches=fetches))
+    assert (status.state, status.ok, status.last_error is None) == (state, state != "failed", state != "failed")
+    assert (status.step, status.of, status.verified) == (4, 4, "pass") or state != "done"
 
 
 def test_a_reboot_is_recorded_before_it_happens_and_resumed_after():

@@ -64,7 +64,7 @@ def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable(tmp_path):
 )
 def test_hostile_names_are_refused(name):
     assert check_host_name(name)
-    assert check_address(name) or name in {"a b", "a/b"} or not check_address(name)
+    assert check_address(name)
 
 
 @pytest.mark.parametrize("name", ["h1", "gpu-01.example.com", "10.0.0.1", "fe80::1", "_x", "node_7"])

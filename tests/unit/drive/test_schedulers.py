@@ -127,6 +127,8 @@ def test_what_somebody_else_drained_stays_drained(slurm, program):
 def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
     cluster = slurm("IDLE+DRAIN", "gpusetup")
     assert cluster.drain("n1", 5) == schedulers.Drained(ok=True, ours=True)
+    still = slurm("ALLOCATED+DRAIN", "gpusetup", looks=10**6).drain("n1", 0)
+    assert still == schedulers.Drained(ok=False, ours=True, why="jobs run: 41")
 
 
 def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slurm, program):
@@ -135,11 +137,13 @@ def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slur
     with pytest.raises(SchedulerError, match="squeue"):
         cluster.drain("n1", 5)
     assert not cluster.drained_by_us("n1")
-    program("squeue", "mv scontrol gone; exit 1")
-    with pytest.raises(SchedulerError) as caught:
-        cluster.drain("n1", 5)
-    assert "may still be drained" in caught.value.note
-    assert "State=RESUME" in caught.value.hint
+    for squeue in ("mv scontrol gone; exit 1", "mv scontrol gone; echo 41"):
+        cluster = slurm("ALLOCATED", looks=10**6)
+        program("squeue", squeue)
+        with pytest.raises(SchedulerError) as caught:
+            cluster.drain("n1", 0)
+        assert "may still be drained" in caught.value.note
+        assert "State=RESUME" in caught.value.hint
 
 
 def test_a_drain_that_fails_after_it_took_effect_is_undone(slurm, program):
@@ -188,7 +192,7 @@ def test_any_command(program):
     assert program.calls()[-1] == "give --node=n1"
     program("give", "echo no >&2; exit 1")
     assert "it may be drained: no" in command.drain("n1", 0.3).why
-    assert "it may be drained" in Command(take=("take", "{node}")).drain("n1", 0.3).why
+    assert "it may be drained: no --undrain" in Command(take=("take", "{node}")).drain("n1", 0.3).why
 
 
 POD = {

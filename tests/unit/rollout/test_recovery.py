@@ -271,6 +271,8 @@ def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted():
     }  # fmt: skip
     assert set(work(scheduler).left_behind(outcomes)) == {"left"}
     assert scheduler.given == ["left"]
+    scheduler.drained_by_us = lambda _node: (_ for _ in ()).throw(SchedulerError("GS-811", "scontrol: no answer"))
+    assert work(scheduler).left_behind(outcomes)["a"].warnings == ("recorded: scontrol: no answer",)
 
 
 def test_without_a_scheduler_nobody_is_asked():
@@ -299,10 +301,22 @@ def test_a_stop_while_slurmd_starts_again_is_remembered_and_the_node_given_back(
     assert (taken.rollout.stopped, scheduler.given) == (True, ["a"])
 
 
-def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(monkeypatch):
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_who_was_freed_is_given_back_or_named_when_a_run_ends_before_anything_changed(monkeypatch, stop):
     scheduler = Scheduler(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
-    taken = work(scheduler)
-    monkeypatch.setattr(taken, "_busy", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    taken, said = work(scheduler), []
+    taken.rollout.reporter.say = said.append
+    monkeypatch.setattr(taken, "wait_idle", lambda _names: (_ for _ in ()).throw(stop))
+    with pytest.raises(type(stop) if isinstance(stop, OSError) else stop), taken.telling():
         taken.take(PLANS)
     assert sorted(scheduler.given) == ["a", "b", "d"]
+    assert said[1:] == ["d: it is still drained: the run ended early; to return it to service: resume d"]
+
+
+def test_a_busy_node_that_cannot_be_given_back_is_named(monkeypatch):
+    taken = work(Scheduler(a=Drained(ok=False, ours=True, why="jobs run: 7")))
+    monkeypatch.setattr(taken, "wait_idle", lambda _names: {"b": "python3", "d": "python3"})
+    assert {name: outcome.pending for name, outcome in taken.take(PLANS).items()} == {
+        "a": ("jobs run: 7; it is still drained: to return it to service: resume a",), "b": ("python3",),
+        "d": ("python3; it is still drained: slurmd does not answer; to return it to service: resume d",),
+    }  # fmt: skip

@@ -145,13 +145,6 @@ def kept(roll):
     return {name: host["state"] for name, host in document["hosts"].items()}
 
 
-def test_a_person_who_stops_a_later_batch_gets_what_is_known_of_all(roll):
-    states, _changed, _verified = roll({"a": "failed"}, cut=("change", 2), batch="1,2", max_fail=1)
-    assert states == LEFT | {"a": "failed"} | all_of("bc", "interrupted") | all_of("de", "not-started")
-    assert kept(roll) == states
-    assert stopped_rollout(roll.home, "hosts.ini").hosts == NAMES
-
-
 def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
     with pytest.raises(KeyboardInterrupt):
         roll({}, cut=("verify", 1))
@@ -160,10 +153,25 @@ def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, BadInputError("GS-407", "Ansible could not start")])
 def test_nodes_that_an_early_end_leaves_drained_are_named(roll, stop):
+    scheduler, told = Scheduler(c=Drained(ok=True, ours=False)), None
     with suppress(BadInputError):
-        roll({}, cut=("change", 2), stop=stop, scheduler=Scheduler(c=Drained(ok=True, ours=False)), batch="1,2")
-    still = "it is still drained: the run ended early; to return it to service: resume b"
-    assert roll.said[-1:] == [f"b: {still}"]
+        told, *_ = roll({"a": "failed"}, cut=("change", 2), stop=stop, scheduler=scheduler, batch="1,2", max_fail=1)
+    still = "it is still drained: the run ended early; to return it to service: resume"
+    assert roll.said[-2:] == [f"a: {still} a", f"b: {still} b"]
+    states = LEFT | {"a": "failed"} | all_of("bc", "interrupted") | all_of("de", "not-started")
+    assert (kept(roll), stopped_rollout(roll.home, "hosts.ini").hosts) == (states, NAMES)
+    assert told in (states, None)
+    logged = json.loads((roll.home / "audit.jsonl").read_bytes().splitlines()[-1])
+    fared = {group["hosts"]: group["what"] for group in logged["groups"]}
+    assert fared == {"a": "failed", "b,c": "interrupted at between two steps", "d,e": "not-started"}
+
+
+def test_a_stop_while_nodes_are_given_back_names_them_and_keeps_what_was_done(roll):
+    scheduler = Scheduler()
+    scheduler.undrain = lambda _node: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        roll({}, scheduler=scheduler, verify="never", batch="1")
+    assert (kept(roll)["a"], roll.said[-1].partition(":")[0]) == ("done", "a")
 
 
 def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
@@ -172,8 +180,10 @@ def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
     assert states == LEFT | all_of("abc", "done") | all_of("de", "not-started")
 
 
-@pytest.mark.parametrize("data", [{"gpu_result": {"packages": 7}}, {"gpu_result": ["done"]}])
-def test_an_answer_of_another_form_fails_its_host_alone(data):
+@pytest.mark.parametrize(
+    "data", [{"gpu_result": {"packages": 7}}, {"gpu_result": ["done"]}, {}]
+)  # {}: any_errors_fatal
+def test_an_answer_of_another_form_or_none_fails_its_host_alone(data):
     host = HostProgress("a", data={"gpu_state": data, "gpu_reboot": {"elapsed": "long"}})
     outcome = outcome_of(HostPlan(state="change"), host, 1.0)
     assert (outcome.state, outcome.reboot_seconds) == ("failed", 0.0)
@@ -200,7 +210,7 @@ STAMP = MatrixStamp(date="2026-11-26", digest="")
 
 def ran(home, seconds, reboot, name="a", changed=3):
     host = HostProgress(name, changed=changed, seconds={"gpu_packages": seconds - reboot, "gpu_reboot": reboot})
-    host.data = {"gpu_reboot": {"elapsed": reboot}} if reboot else {}
+    host.data = {"gpu_state": {"gpu_result": {}}} | ({"gpu_reboot": {"elapsed": reboot}} if reboot else {})
     hosts = {name: outcome_of(HostPlan(state="change", reboot=True), host, seconds)}
     new_run(home).write("applied.json", Applied(ok=True, run="", log="", seconds={}, matrix=STAMP, hosts=hosts))
 
