@@ -142,7 +142,7 @@ def _measured(name: str, figures: Mapping[str, Sequence[Result]]) -> tuple[dict[
         (host, item.subject): float(item.measured)
         for host, result in compared
         for item in result.items
-        if isinstance(item.measured, (int, float)) and not isinstance(item.measured, bool)
+        if isinstance(item.measured, (int, float)) and item.blame != "job" and item.verdict != "unsupported"
     }
     return values, compared[0][1].unit if compared else ""
 

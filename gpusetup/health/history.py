@@ -30,7 +30,7 @@ KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
 _WAIT = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Run:
     """One verification of the past."""
 
@@ -167,16 +167,8 @@ def runs(path: Path, level: str = "", limit: int = 0) -> tuple[Run, ...]:
         ).fetchall()
         for identity, *cells in reversed(rows):
             told = database.execute("SELECT name, verdict, text FROM finding WHERE run = ?", (identity,)).fetchall()
-            found.append(_run(cells, tuple((name, verdict, text) for name, verdict, text in told)))
+            found.append(Run(*[*cells, tuple(told)]))
     return tuple(found)
-
-
-def _run(cells: list[object], findings: tuple[tuple[str, str, str], ...]) -> Run:
-    started, level, verdict, seconds, program, driver = cells
-    return Run(
-        started=float(str(started)), level=str(level), verdict=str(verdict), seconds=float(str(seconds)),
-        program=str(program), driver=str(driver), findings=findings,
-    )  # fmt: skip
 
 
 def series(path: Path) -> tuple[Series, ...]:

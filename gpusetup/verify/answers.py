@@ -80,10 +80,10 @@ def gpu_of(machine: Machine, key: str) -> SmiGpu | None:
     return next((gpu for gpu in machine.gpus if gpu.index == index), None)
 
 
-def seconds(section: str) -> Callable[[Machine], float]:
+def seconds(section: str) -> Callable[..., float]:
     """Return a function that returns the seconds of the slowest GPU in a measurement."""
 
-    def took(machine: Machine) -> float:
+    def took(machine: Machine, _part: str = "") -> float:
         return max((float(answer.get("seconds", 0)) for answer in machine.answers(section).values()), default=0.0)
 
     return took

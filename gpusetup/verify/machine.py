@@ -139,6 +139,16 @@ class Machine:
         found = self.facts.get("gpus")
         return tuple(found) if isinstance(found, list) else ()
 
+    @property
+    def only(self) -> tuple[int, ...]:
+        """The indexes of the GPUs to measure, where the caller named some."""
+        return tuple(self.document.get("only") or ())
+
+    @property
+    def shown(self) -> int:
+        """The number of GPUs that programs are shown."""
+        return len(self.only or self.gpus)
+
     @cached_property
     def machine_type(self) -> str:
         """The cloud's name of the machine type; empty outside a cloud."""
@@ -224,11 +234,6 @@ class Machine:
     def module_flavour(self) -> str | None:
         """`open` or `proprietary`: the flavour of the loaded kernel module."""
         return (self.driver.get("loaded") or {}).get("flavour")
-
-    @property
-    def library_versions(self) -> dict[str, tuple[str, ...]]:
-        """Versions of the user-space driver libraries."""
-        return {name: tuple(versions) for name, versions in self.driver.get("libraries", {}).items()}
 
     def service(self, name: str) -> Document | None:
         """Return systemd's state of a unit, by the probe's name for it; None if it is not installed."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.drive.runner import run
@@ -37,18 +38,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that the probe reads."""
-        found: dict[str, Any] = {"level": self.level, "minutes": self.minutes, "components": list(self.components)}
-        if self.python is not None:
-            found["python"] = self.python
-        if self.cuda_home is not None:
-            found["cuda_home"] = self.cuda_home
-        if self.gpus is not None:
-            found["gpus"] = list(self.gpus)
-        if self.when_idle:
-            found["when_idle"] = True
-        if self.budget:
-            found["budget"] = self.budget
-        return found
+        return {name: value for name, value in asdict(self).items() if value and name != "longest"}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from gpusetup.verify.answers import interpreter_problem
 from gpusetup.verify.machine import Machine
 
 Concluded = TypeVar("Concluded", Finding, Result)
+Told = TypeVar("Told")
 _TO_DO = "To do:"
 """Every docstring that is a page contains this, and no other docstring does."""
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
@@ -95,9 +96,9 @@ def took(*collectors: str) -> Callable[[Machine], float]:
     return lambda machine: machine.took(*collectors)
 
 
-def took_section(name: str) -> Callable[[Machine], float]:
+def took_section(name: str) -> Callable[..., float]:
     """Return a function that returns the seconds of a section of the document."""
-    return lambda machine: float((machine.sections.get(name) or {}).get("seconds") or 0)
+    return lambda machine, _part="": float((machine.sections.get(name) or {}).get("seconds") or 0)
 
 
 class Row(NamedTuple):
@@ -114,21 +115,22 @@ def table(
     rows: tuple[Row, ...],
     *,
     needs: tuple[str, ...],
-    seconds: Callable[[Machine], float],
-    applies: Callable[[Machine], bool] = lambda _machine: True,
-    asked: Callable[[Machine], bool] | None = None,
+    seconds: Callable[[Machine, str], float],
+    applies: Callable[[Machine, str], bool] = lambda _machine, _part: True,
+    asked: Callable[[Machine, str], bool] | None = None,
 ) -> None:
     """Register checks that differ only in the part that they judge; they share their page but for its first line."""
     level, page = _place(judge)
     shared = page.partition("\n")[2]
     for row in rows:
-        _FOUND[row.id] = Check(
-            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}", applies, asked
-        )
+        took, concerns = _of_part(seconds, row.part), _of_part(applies, row.part)
+        wanted = _of_part(asked, row.part) if asked is not None else None
+        text, look = f"{row.says}\n{shared}", _of_part(judge, row.part)
+        _FOUND[row.id] = Check(row.id, level, row.title, needs, took, look, text, concerns, wanted)
 
 
-def _of_part(judge: Callable[[Machine, str], Finding], part: str) -> Callable[[Machine], Finding]:
-    return lambda machine: judge(machine, part)
+def _of_part(function: Callable[[Machine, str], Told], part: str) -> Callable[[Machine], Told]:
+    return lambda machine: function(machine, part)
 
 
 def _place(judge: Callable[..., Finding]) -> tuple[Level, str]:

@@ -36,6 +36,12 @@ class SmiGpu:
         found = self.element.find(path)
         return {child.tag: (child.text or "").strip() for child in found} if found is not None else {}
 
+    def memory_errors(self, life: str) -> dict[str, int]:
+        """Return the counters that can be read, by name; nvidia-smi groups those of GPUs before Turing."""
+        path = f"ecc_errors/{life}"
+        groups = {kind: self.text(f"{path}/{kind}/total") or "" for kind in ("single_bit", "double_bit")}
+        return {name: int(text) for name, text in {**self.children(path), **groups}.items() if text.isdigit()}
+
     @property
     def broken(self) -> str:
         """nvidia-smi's words in place of the figures of a GPU that does not work; empty if it works."""

@@ -102,6 +102,10 @@ def test_two_hosts_are_enough_where_each_has_several_gpus(h200x8):
     figures = {"a": (copy_rate(*[4280] * 8),), "b": (copy_rate(*[4280] * 7, 3000),)}
     comparison = compared(Facts(hosts=dict.fromkeys("ab", h200x8)), figures)
     assert [(item.host, item.subject) for item in comparison.groups[0].outliers] == [("b", "GPU 7")]
+    busy = msgspec.structs.replace(
+        figures["b"][0], items=tuple(msgspec.structs.replace(item, blame="job") for item in figures["b"][0].items)
+    )
+    assert compared(Facts(hosts=dict.fromkeys("ab", h200x8)), figures | {"b": (busy,)}).groups[0].outliers == ()
 
 
 @pytest.mark.parametrize(

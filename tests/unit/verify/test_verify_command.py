@@ -43,13 +43,7 @@ def test_a_failed_check_is_exit_8_and_json_all_the_same(kept, capsys):
     drop_gpu(document, 1)
     assert main(["verify", "--from", kept(document), "--format", "json"]) == 8
     answer = told(capsys)
-    assert answer["ok"] is False
-    assert answer["hosts"]["localhost"][0]["id"]
-
-
-def test_the_number_of_gpus_can_be_asked_for():
-    assert main(["verify", "--from", EIGHT, "--gpus", "8"]) == 0
-    assert main(["verify", "--from", FOUR, "--gpus", "8"]) == 8
+    assert (answer["ok"], bool(answer["hosts"]["localhost"][0]["id"])) == (False, True)
 
 
 def _without_gpus(**facts):

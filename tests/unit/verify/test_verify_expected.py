@@ -4,7 +4,6 @@ import json
 import re
 from statistics import mean
 
-import msgspec
 import pytest
 
 from gpusetup.cli.main import main
@@ -13,7 +12,7 @@ from gpusetup.model.verdict import Item, Result
 from gpusetup.recovery.table import catalogue
 from gpusetup.report.verification import host_report
 from gpusetup.verify import baseline, expected
-from gpusetup.verify.baseline import Baseline, compare, floors, load, record, save, strict
+from gpusetup.verify.baseline import Baseline, compare, floors, load, record, strict
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, judge
 from tests.hosts.machines import changed
@@ -172,10 +171,6 @@ def _verdict(results, name):
     return next(result for result in results if result.id == name)
 
 
-def test_the_same_run_stays_as_it_was(good):
-    assert compare(good, record(good, 1, DAY)) == good
-
-
 @pytest.mark.parametrize(("share", "verdict"), [(0.97, "pass"), (0.93, "warn"), (0.83, "fail")])
 def test_decay_shows_before_the_floor_is_reached(good, share, verdict):
     found = _verdict(compare(_slower(share), record(good, 1, DAY)), "memory.copy")
@@ -199,17 +194,6 @@ def test_latency_is_better_when_it_is_less(good, times, verdict):
     assert _verdict(found, "launch.latency").verdict == verdict
 
 
-def test_it_is_kept_as_plain_json_and_read_again(tmp_path, good):
-    path = tmp_path / "baseline.json"
-    assert load(path).hosts == {}
-    save(path, Baseline(hosts={"gpu1": record(good, 1, DAY)}))
-    assert load(path).hosts["gpu1"].gpus == 1
-    assert [entry.name for entry in tmp_path.iterdir()] == ["baseline.json"]
-    document = msgspec.json.decode(path.read_bytes())
-    assert document["schema"] == "gpusetup/baseline/1"
-    assert document["hosts"]["gpu1"]["figures"]["memory.copy"]["GPU 0"] > 4000
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": "other/1"}', '{"hosts": {"a": {"date": 3}}}'])
 def test_a_file_that_is_no_baseline_is_refused(tmp_path, text):
     path = tmp_path / "baseline.json"
@@ -223,7 +207,7 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys)
     for name in ("h200-x1-quick", "h200-x1-busy", "h200-x1-full"):
         assert main(["verify", "--from", str(FIXTURES / f"observations/{name}.json"), "--baseline", str(path)]) == 0
     (own,) = load(path).hosts.values()
-    assert own.figures["memory.copy"]["GPU 0"] > 4000
+    assert (own.gpus, own.figures["memory.copy"]["GPU 0"] > 4000) == (1, True)
     written = path.stat().st_mtime_ns
     main(["verify", "--from", str(FIXTURES / "observations/h200-x1-full.json"), "--baseline", str(path)])
     assert path.stat().st_mtime_ns == written, "nothing is new"

@@ -36,6 +36,7 @@ NVSWITCH = {"kind": "pci", "pci": [{"address": "0000:07:00.0", "pci_id": "10de:2
         (EIGHT, True, "580.159.03", "active", "enabled", "fail"),  # one patch apart
         (EIGHT, True, "580.159.04", "failed", "enabled", "fail"),
         (EIGHT, True, "580.159.04", "active", "disabled", "warn"),
+        (EIGHT, True, "580.159.04", None, None, "fail"),  # a program without its service
         (EIGHT, True, None, None, None, "fail"),  # NVSwitches without Fabric Manager
         ("h200-x1-quick", False, "580.159.04", None, None, "unsupported"),  # and a board without NVSwitch
     ],

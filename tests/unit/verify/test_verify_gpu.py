@@ -226,12 +226,6 @@ def test_a_healthy_machine_has_no_trouble(name):
     assert found["gpu.count"] == found["driver.version"] == found["gpu.ecc"] == "pass"
 
 
-def test_without_a_driver_no_check_of_a_gpu_passes():
-    (row,) = [row for row in ROWS if row["fault"] == "no driver at all"]
-    found = verdicts(broken_by(row))
-    assert not [name for name, verdict in found.items() if verdict == "pass" and name.startswith(("gpu.", "pcie.", "nvlink."))]  # fmt: skip
-
-
 def test_the_lock_that_apply_recorded_is_what_is_wanted():
     """Nobody has to name it: the host's own record says which driver it should have."""
     document = captured("h200-x1-quick")

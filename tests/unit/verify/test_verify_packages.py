@@ -125,7 +125,6 @@ AS_OLD = "AttributeError: module 'peft' has no attribute 'get_peft_model'"
     ("package", "edits", "gone", "wanted", "verdict", "says"),
     [
         ("torchvision", {"gpus/0/operations/1/ran_on": "cpu"}, (), ASKED, "fail", "GPU 0: roi_align ran on cpu, not on the GPU, without an error"),
-        ("torchvision", {}, ["loaded/libcuda"], ASKED, "fail", "the driver's library was never opened"),
         ("torchao", {f"{OPERATION}/error": 0.029, f"{OPERATION}/limit": 0.03}, (), ASKED, "pass", ""),  # as right as rounding lets it be
         ("torchao", {f"{OPERATION}/error": 0.031}, (), ASKED, "fail", ""),
         ("torchao", {f"{OPERATION}/error": None}, (), ASKED, "fail", ""),
@@ -223,7 +222,7 @@ def test_what_a_package_does_in_its_own_process(tmp_path, module, kind, ran):
     answer = _smoke(tmp_path, module, driver=True)
     (gpu,) = answer["gpus"]
     operations = [(one["ran_on"], one["error"]) for one in gpu["operations"]]
-    assert (gpu.get("kind"), operations, "libcuda" in answer["loaded"]) == (kind, [ran] if ran else [], True)
+    assert (gpu.get("kind"), operations) == (kind, [ran] if ran else [])
 
 
 def test_a_package_that_cannot_be_imported_and_a_machine_without_a_driver_are_answers(tmp_path):

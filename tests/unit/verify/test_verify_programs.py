@@ -6,18 +6,18 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from gpusetup.model.verdict import Finding, Grid, Item
 from gpusetup.report.formats import render
 from gpusetup.report.verification import verification_report
-from gpusetup.verify.checks.smoke.frameworks import _too_few
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items
+from gpusetup.verify.smi import SmiGpu
 from tests.stored import spoiled
 from tests.unit.verify.verify_documents import ASKED, FILES, broken, captured, results
 
@@ -58,9 +58,9 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
     assert probe.frameworks.nvcc(named) == [str(own), "-ccbin", host_compiler]
 
     collection = type("Collection", (), {"wait": lambda _self, _name: {"stdout": "0, GPU, Tesla T4, 7.5\n"}})()
-    answer = probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection)
+    answer = probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection, {})
     assert (answer["compiler"], answer["error"], answer["message"]) == (str(own), "compile", "no such luck\n")
-    probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection)
+    probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection, {})
     first, second = (tmp_path / "called").read_text().splitlines()
     assert first.startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
     assert first != second, "toolkits side by side would overwrite each other's program"
@@ -85,6 +85,18 @@ int cudnnCreate(void **handle) { *handle = (void *)1; return STATUS; }
 int cudnnDestroy(void *handle) { return 0; }
 const char *cudnnGetErrorString(int status) { return "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"; }
 """
+
+
+def test_programs_see_the_chosen_gpus_alone_and_one_that_does_not_end_is_an_answer(probe, monkeypatch, tmp_path):
+    told = """echo '{"gpus": [{"index": 1}], "seen": "'$CUDA_VISIBLE_DEVICES'"}'"""
+    for chosen, index, seen in (([2, 5], 5, "2,5"), ([], 1, "")):
+        answer = probe.frameworks._on_the_chosen([str(_program(tmp_path / "a", told))], 5, "/tmp", {"gpus": chosen})
+        assert answer == {"gpus": [{"index": index}], "seen": seen}
+    monkeypatch.setitem(probe.frameworks.DEADLINES, "container", -60)
+    work, over = probe.frameworks.Work(), threading.Event()
+    work.add("container-podman", lambda: over.wait() and {})
+    assert work.finish()["container-podman"]["error"] == "timeout"
+    over.set()
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler makes the stand-in for cuDNN")
@@ -161,6 +173,23 @@ def test_a_check_without_its_observations_never_passes(check):
     assert check.run(Machine(bare)).verdict != "pass"
 
 
+NAMES = re.compile("product_name|gsp_firmware_version|compute_mode|minor_number|pci_device_id|sm_clock|current_mig")
+"""What is compared only where nvidia-smi shows it."""
+
+
+def test_a_check_never_passes_when_what_it_read_of_nvidia_smi_is_unreadable(monkeypatch):
+    machine, read = Machine(captured("h100-x2-stress")), []
+    machine.gpus  # noqa: B018 - parsed before
+    tags = SmiGpu.children
+    monkeypatch.setattr(SmiGpu, "text", lambda _gpu, path: read.append(path))
+    monkeypatch.setattr(
+        SmiGpu, "children", lambda gpu, path: read.append(path) or dict.fromkeys(tags(gpu, path), "N/A")
+    )
+    for check in checks():
+        read.clear()
+        assert check.run(machine).verdict != "pass" or all(map(NAMES.search, read)), check.id
+
+
 def test_a_crashing_check_fails_alone():
     found = results(broken("h200-x1-full", {"sections/matrix/0/formats/fp32": {"tflops": []}}))
     assert (found["matrix.fp32"].verdict, found["matrix.fp16"].verdict) == ("fail", "pass")
@@ -193,12 +222,6 @@ def test_every_page_says_what_to_do():
 def test_the_part_furthest_beyond_its_limit_leads(verdict, limit, figures, leading):
     items = [Item(f"GPU {number}", verdict, "", figure, limit=limit) for number, figure in enumerate(figures)]
     assert from_items(items, "well").measured == leading
-
-
-def test_a_framework_that_sees_fewer_gpus_than_the_driver_fails():
-    machine = SimpleNamespace(gpus=["a", "b"], mig=lambda _gpu: None)
-    assert _too_few("JAX", [Item("GPU 0", "pass")], machine).text == "JAX sees 1 of 2 GPUs"
-    assert _too_few("JAX", [Item("GPU 0", "pass"), Item("GPU 1", "pass")], machine) is None
 
 
 def test_seconds_are_those_of_the_measurement():

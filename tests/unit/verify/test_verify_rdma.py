@@ -60,6 +60,7 @@ def test_a_machine_without_adapters_hears_nothing_of_them():
     ("hcas", "verdict", "text"),
     [
         ([hca()], "pass", "1 ports at 400 Gb/s"),
+        ([hca(rate=None)], "skip", "mlx5_0: its rate is not known"),
         ([hca(rate=200.0)], "warn", "mlx5_0: runs at 200 Gb/s, it can have 400"),
         ([hca(state="INIT")], "fail", "mlx5_0: is INIT: no subnet manager has set it up (opensm, or the switch's)"),
         ([hca(state="DOWN", physical="Polling")], "fail", "mlx5_0: is DOWN (Polling): no cable, or nothing at its end"),

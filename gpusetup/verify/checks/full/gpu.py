@@ -1,6 +1,5 @@
 """The speed of each GPU by itself: memory, matrix products, launches of kernels, and what a package computes."""
 
-from functools import partial
 from typing import Any
 
 from gpusetup.model.verdict import Blame, Curve, Curves, Finding, Item
@@ -202,19 +201,19 @@ def package_rates(machine: Machine, package: str) -> Finding:
     return from_items(items, told, unit=unit)
 
 
-for smoke in python.SMOKES:
-    table(
-        package_rates,
-        (
-            Row(
-                f"rate.{smoke.package}",
-                f"{smoke.title} is as fast as in its first good run",
-                f"{smoke.title}: {smoke.does}.",
-                smoke.package,
-            ),
-        ),
-        needs=("gpu",),
-        seconds=lambda _machine: 0.0,
-        applies=partial(python.applies, package=smoke.package),
-        asked=partial(python.asked, package=smoke.package),
-    )
+table(
+    package_rates,
+    tuple(
+        Row(
+            f"rate.{smoke.package}",
+            f"{smoke.title} is as fast as in its first good run",
+            f"{smoke.title}: {smoke.does}.",
+            smoke.package,
+        )
+        for smoke in python.SMOKES
+    ),
+    needs=("gpu",),
+    seconds=lambda _machine, _part: 0.0,
+    applies=python.applies,
+    asked=python.asked,
+)

@@ -16,7 +16,7 @@ from gpusetup.verify.registry import Row, check, from_items, table, took_section
 LINK = "pci/pci_gpu_link_info"
 
 
-def seconds(machine: Machine) -> float:
+def seconds(machine: Machine, _part: str = "") -> float:
     """Return the sum over all GPUs, which are measured one after the other."""
     return sum(float(answer.get("seconds", 0)) for answer in machine.answers("pcie").values())
 
@@ -114,12 +114,12 @@ def _topology(machine: Machine, i: int, j: int) -> str:
 def _bound(machine: Machine, i: int, j: int, figure: str) -> tuple[Bound | None, bool]:
     """Return the bound of the link between two GPUs, and whether it is NVLink."""
     gpus = machine.sections["peer"]["gpus"]
-    if _topology(machine, i, j).startswith("NV"):
+    way = _topology(machine, i, j)
+    if way.startswith("NV"):
         ends = [machine.nvlink_bandwidth(gpus[end]) for end in (i, j)]
         links, total = min(ends)
-        if links:
-            return link(figure, total, round(total / links, 3)), True
-    return bound_of(machine, str(gpus[i]), "p2p.pcie"), False
+        return link(figure, total, round(total / links, 3)) if links else None, True
+    return bound_of(machine, str(gpus[i]), "p2p.pcie") if way else None, False
 
 
 def copies(machine: Machine, part: str) -> Finding:
@@ -213,11 +213,16 @@ def p2p_access(machine: Machine) -> Finding:
             elif peer["access"][i][j]:
                 items.append(Item(subject, "pass", way))
             else:
-                verdict: Verdict = "fail" if way.startswith("NV") else "unsupported"
+                linked = way.startswith("NV") or (not way and machine.nvlink_bandwidth(peer["gpus"][i])[0])
+                verdict: Verdict = "fail" if linked else "unsupported"
                 items.append(Item(subject, verdict, f"no peer access over {way or 'this link'}"))
     ways = sorted({item.text for item in items if item.verdict == "pass"} - {""})
     grid = Grid(title="Peer access", unit="", rows=names, columns=names, values=tuple(values), notes=machine.topology)
-    return from_items(items, f"every pair, by {', '.join(ways) or 'PCI Express'}; data unchanged", figures=(grid,))
+    return from_items(
+        items,
+        f"every pair, by {', '.join(ways) or 'links that nvidia-smi did not name'}; data unchanged",
+        figures=(grid,),
+    )
 
 
 @check(
@@ -269,7 +274,7 @@ def _adapter(machine: Machine, found: dict[str, Any], kind: str, at: tuple[dict[
         return Item(subject, grave(machine), f"ib_write_bw failed: {run['error']}")
     bound = adapter(port.get("rate"), link_rate(hca))
     if bound is None:
-        return Item(subject, "pass", "its rate is not known", run["gbits"])
+        return Item(subject, "skip", "its rate is not known", run["gbits"])
     verdict: Verdict = "fail" if run["gbits"] < bound.fail else "warn" if run["gbits"] < bound.warn else "pass"
     text = "" if verdict == "pass" else f"{run['gbits']:g} Gb/s of {bound.theory:g}"
     return Item(subject, verdict, text, run["gbits"], bound.expected, bound.warn)

@@ -13,7 +13,7 @@ from gpusetup.verify.registry import Row, check, from_items, table
 Group = dict[str, Any]
 
 
-def _seconds(machine: Machine) -> float:
+def _seconds(machine: Machine, _part: str = "") -> float:
     """Return the seconds of all groups; their collectives are measured together."""
     groups = (machine.sections.get("nccl") or {}).get("groups", [])
     return sum(
@@ -52,6 +52,8 @@ def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound 
         return collective(
             name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True
         ), "NVLS" if nvls else "ring"
+    if any(way.startswith("NV") for row in machine.topology for way in row) and not machine.nvlinks:
+        return None, "links of unknown rate"
     host = bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
     return (
         collective(name, group["world"], size, host.theory, nvls=False, nvlink=False) if host else None

@@ -74,7 +74,7 @@ def driver_version(machine: Machine) -> Finding:
     """
     loaded = machine.module_version
     wanted = machine.wanted.version("driver")
-    libraries = {version for versions in machine.library_versions.values() for version in versions}
+    libraries = {version for versions in machine.driver.get("libraries", {}).values() for version in versions}
     if loaded is None and machine.gpus and not machine.pci_gpus:
         return Finding("unsupported", "no kernel module of its own: the driver is the host system's (WSL)")
     if loaded is None:
@@ -338,11 +338,9 @@ def device_files(machine: Machine) -> Finding:
         if machine.gpus:
             return Finding("unsupported", "this system has no NVIDIA device files, but the driver answers (WSL)")
         return Finding("fail", "no /dev/nvidia* file exists: the driver is not loaded")
-    minors = sorted(
-        int(match.group(1))
-        for text in machine.collected("proc_gpus").values()
-        if (match := re.search(r"Device Minor:\s*(\d+)", str(text)))
-    )
+    told = "".join(f"Device Minor: {gpu.text('minor_number')}\n" for gpu in machine.gpus)
+    told += "\n".join(map(str, machine.collected("proc_gpus").values()))
+    minors = sorted(set(map(int, re.findall(r"Device Minor:\s*(\d+)", told))))
     wanted = [
         ("/dev/nvidiactl", "nvidiactl"),
         ("/dev/nvidia-uvm", "nvidia-uvm"),

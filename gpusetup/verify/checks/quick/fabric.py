@@ -82,14 +82,16 @@ def fabric_manager(machine: Machine) -> Finding:
         return Finding(
             "fail", "this machine has NVSwitches, but fabric manager is not installed", None, machine.module_version
         )
+    if unit is None:
+        return Finding("fail", "fabric manager is installed without its service", version, machine.module_version)
     if version and machine.module_version and version != machine.module_version:
         return Finding(
             "fail", f"fabric manager is {version}, the driver {machine.module_version}", version, machine.module_version
         )
-    if unit is not None and unit["active"] != "active":
+    if unit["active"] != "active":
         state = unit["active"] or "not known to systemd"
         return Finding("fail", f"{unit['unit']} is {state}", version, machine.module_version)
-    if unit is not None and unit["enabled"] not in (None, "enabled", "static"):
+    if unit["enabled"] not in (None, "enabled", "static"):
         return Finding(
             "warn",
             f"is running, but is {unit['enabled']}: it will not start at the next boot",
@@ -185,6 +187,8 @@ def links_up(machine: Machine) -> Finding:
 
     To do: look for Xid 74 and `nvlink -e` counters; reset the GPU; reseat the baseboard; exchange the GPU.
     """
+    if machine.command("nvlink_status").get("error"):
+        return Finding("skip", "not checked: nvidia-smi did not list the links")
     switched_off = "NvLinkDisable: 1" in (machine.quick.get("module_params") or "")
     if not machine.nvlinks:
         known = [gpu for gpu in machine.gpus if nvlink_of(gpu.device_id)]
@@ -229,20 +233,22 @@ def links_without_errors(machine: Machine) -> Finding:
 
     To do: watch whether they grow (`nvidia-smi nvlink -e`); reset; exchange cable, bridge or board.
     """
-    counters = nvlink_errors(machine.command("nvlink_errors").get("stdout", ""))
+    answer = machine.command("nvlink_errors")
+    counters = nvlink_errors(answer.get("stdout", ""))
     if not counters:
-        return Finding("unsupported", "no NVLink counters here")
+        missed = Finding("skip", "not checked: nvidia-smi did not list the counters")
+        return missed if answer.get("error") else Finding("unsupported", "no NVLink counters here")
     limit = int(setting("nvlink_errors_warn"))
     items = []
     for gpu in machine.gpus:
-        mine = {link: sum(values.values()) for (index, link), values in counters.items() if index == gpu.index}
-        total = sum(mine.values())
-        recoveries = sum(
-            values.get("Recovery Errors", 0) for (index, _), values in counters.items() if index == gpu.index
-        )
-        worst_link = max(mine, key=lambda link: mine[link], default=0)
-        if recoveries or total > limit:
-            items.append(Item(gpu.label, "warn", f"{total} errors, most on link {worst_link}", total, 0, limit))
+        mine = {link: values for (index, link), values in counters.items() if index == gpu.index}
+        sums = {link: sum(values.values()) for link, values in mine.items()}
+        total = sum(sums.values())
+        if not mine:
+            items.append(Item(gpu.label, "skip", "shows no counters, unlike other GPUs here"))
+        elif total > limit or any(values.get("Recovery Errors") for values in mine.values()):
+            text = f"{total} errors, most on link {max(sums, key=lambda link: sums[link])}"
+            items.append(Item(gpu.label, "warn", text, total, 0, limit))
         else:
             items.append(Item(gpu.label, "pass", measured=total, expected=0, limit=limit))
     return from_items(items, "no errors counted", unit="errors")

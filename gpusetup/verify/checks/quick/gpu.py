@@ -1,5 +1,6 @@
 """GPUs: number, memory, power, MIG slices, running programs."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -31,6 +32,11 @@ def gpu_count(machine: Machine) -> Finding:
     wanted = machine.gpus_wanted or 0
     expected = max(len(on_pci), wanted) or len(seen)
     kinds = ", ".join(f"{number} x {name}" for name, number in sorted(Counter(gpu.name for gpu in seen).items()))
+    if absent := [index for index in machine.only if index >= len(seen)]:
+        text = (
+            f"--only names GPU {', '.join(map(str, absent))}, which nvidia-smi does not list; found {kinds or 'none'}"
+        )
+        return Finding("fail", text, len(seen), expected, expected, "GPUs")
     if len(seen) >= expected:
         extra = f"; {wanted} expected" if wanted and len(seen) > wanted else ""
         return Finding("warn" if extra else "pass", kinds + extra, len(seen), expected, expected, "GPUs")
@@ -62,7 +68,8 @@ def _errors(gpu: SmiGpu) -> Item:
     mode, pending = gpu.text("ecc_mode/current_ecc"), gpu.text("ecc_mode/pending_ecc")
     if mode is None:
         return Item(gpu.label, "unsupported", "has no ECC")
-    volatile, aggregate = _uncorrectable(gpu, "volatile"), _uncorrectable(gpu, "aggregate")
+    counted = gpu.memory_errors("volatile")
+    volatile, aggregate = uncorrectable(counted), uncorrectable(gpu.memory_errors("aggregate"))
     if volatile:
         return Item(gpu.label, "fail", f"{volatile} uncorrectable errors since the driver was loaded", volatile, 0, 0)
     if gpu.text("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
@@ -73,10 +80,9 @@ def _errors(gpu: SmiGpu) -> Item:
         return Item(gpu.label, "warn", "ECC is off", mode, "Enabled")
     if pending and pending != mode:
         return Item(gpu.label, "warn", f"ECC becomes {pending.lower()} at the next reset")
-    corrected = sum(
-        int(gpu.number(f"ecc_errors/volatile/{kind}") or 0) for kind in ("sram_correctable", "dram_correctable")
-    )
-    many = int(setting("ecc_correctable_warn"))
+    if not counted:
+        return Item(gpu.label, "skip", "its error counters cannot be read")
+    corrected, many = sum(counted.values()) - volatile, int(setting("ecc_correctable_warn"))
     if corrected > many:
         return Item(
             gpu.label, "warn", f"{corrected} correctable errors since the driver was loaded", corrected, 0, many
@@ -84,14 +90,9 @@ def _errors(gpu: SmiGpu) -> Item:
     return Item(gpu.label, "pass", measured=0, expected=0)
 
 
-def _uncorrectable(gpu: SmiGpu, life: str) -> int:
+def uncorrectable(errors: dict[str, int]) -> int:
     """Return the sum of the uncorrectable errors; the counters' names differ between GPU generations."""
-    counters = gpu.children(f"ecc_errors/{life}")
-    total = 0
-    for name, value in counters.items():
-        if ("uncorrectable" in name or "double_bit" in name) and value.isdigit():
-            total += int(value)
-    return total
+    return sum(number for name, number in errors.items() if re.search("unc|double_bit", name))
 
 
 @check("gpu.memory-repair", "No memory repair pending or failed", needs=("gpu", "smi"), seconds=took("smi"))
@@ -181,14 +182,15 @@ def gpu_throttle(machine: Machine) -> Finding:
 
 
 def reasons(gpu: SmiGpu) -> dict[str, bool]:
-    """Return each throttle reason and whether it is active; driver 535 renamed the section."""
+    """Return whether each throttle reason that can be read is active; driver 535 renamed the section."""
     found = {}
     for section, prefix in (
         ("clocks_event_reasons", "clocks_event_reason_"),
         ("clocks_throttle_reasons", "clocks_throttle_reason_"),
     ):
         for tag, value in gpu.children(section).items():
-            found[tag.removeprefix(prefix)] = value == "Active"
+            if value in ("Active", "Not Active"):
+                found[tag.removeprefix(prefix)] = value == "Active"
     return found
 
 
@@ -214,9 +216,9 @@ def gpu_power(machine: Machine) -> Finding:
     To do: `nvidia-smi -pl` back to the default; look at cooling.
     """
     items = [_power(gpu) for gpu in machine.gpus]
-    hottest = max((gpu.number("temperature/gpu_temp") or 0 for gpu in machine.gpus), default=0)
-    limit = _power_limit(machine.gpus[0]) or 0
-    return from_items(items, f"limit {limit:.0f} W, {hottest:.0f} °C at most", unit="W")
+    found = [value for gpu in machine.gpus if (value := gpu.number("temperature/gpu_temp")) is not None]
+    hottest = f"{max(found):.0f} °C at most" if found else "the temperature is not known"
+    return from_items(items, f"limit {_power_limit(machine.gpus[0]) or 0:.0f} W, {hottest}", unit="W")
 
 
 def _power_limit(gpu: SmiGpu) -> float | None:
@@ -314,6 +316,8 @@ def gpu_mig(machine: Machine) -> Finding:
         mine = slices.get(gpu.index, [])
         if now is None:
             items.append(Item(gpu.label, "unsupported", "has no MIG"))
+        elif now == "Enabled" and machine.command("smi_list").get("error"):
+            items.append(Item(gpu.label, "skip", "not checked: nvidia-smi did not list the slices"))
         elif next_mode not in (None, now):
             items.append(
                 Item(gpu.label, "warn", f"MIG becomes {str(next_mode).lower()} at the next reset", now, next_mode)

@@ -25,8 +25,8 @@ def pcie_link(machine: Machine) -> Finding:
     slots = {str(device.get("address", "")).lower(): device for device in machine.pci_gpus}
     items = [_link(gpu, slots.get(gpu.bus_id, {})) for gpu in machine.gpus]
     first = machine.gpus[0]
-    generation, width = (first.number(f"{LINK}/{path}") or 0 for path in ("pcie_gen/max_link_gen", WIDTH))
-    link = f"generation {generation:.0f}, x{width:.0f}"
+    generation, width = (first.number(f"{LINK}/{path}") for path in ("pcie_gen/max_link_gen", WIDTH))
+    link = f"generation {f'{generation:.0f}' if generation else 'unknown'}, x{width or 0:.0f}"
     return from_items(items, f"{link} on every GPU" if len(items) > 1 else link, unit="lanes")
 
 

@@ -85,6 +85,8 @@ def _port(machine: Machine, hca: dict[str, Any], port: dict[str, Any], sisters: 
         link = hca.get("link") or {}
         text = f"PCI Express x{link.get('width')} at {link.get('speed')} carries {room:.0f} of its {rate:g} Gb/s"
         return Item(subject, "warn", text, round(room), rate, rate)
+    if not rate:
+        return Item(subject, "skip", "its rate is not known")
     return Item(subject, "pass", measured=rate, expected=able or None, limit=able or None)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpusetup.drive.causes import counted
 from gpusetup.matrix.load import matrix
 from gpusetup.model.verdict import Blame, Finding, Item
 from gpusetup.verify.answers import explain, failed_item
@@ -256,6 +257,14 @@ def nvcc_program(machine: Machine) -> Finding:
     return from_items(items, f"{first.text}; beside it CUDA {', '.join(sorted(found)[:-1])}")
 
 
+def too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> Finding | None:
+    """Return a failure if a program sees fewer GPUs than the driver; None if not, or if a GPU is in MIG mode."""
+    if len(items) >= machine.shown or any(map(machine.mig, machine.gpus)):
+        return None
+    text = f"{title} sees {len(items)} of {counted(machine.shown, 'GPU')}{why}"
+    return Finding("fail", text, len(items), machine.shown)
+
+
 def _judged(machine: Machine, answer: object) -> Finding:
     if not isinstance(answer, dict):
         if machine.wanted.packages("cuda"):
@@ -278,11 +287,8 @@ def _judged(machine: Machine, answer: object) -> Finding:
         items.append(Item(f"GPU {gpu.get('index')}", "pass" if well else "fail", text, blame="job" if full else ""))
     compiled = answer.get("compile_seconds")
     runtime = int(answer.get("runtime_cuda") or 0)
-    return from_items(
-        items,
-        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, correct on every GPU",
-        nothing="the program found no GPU",
-    )
+    text = f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, correct on every GPU"
+    return too_few("the program", items, machine) or from_items(items, text)
 
 
 @check("gpu.memory", "Memory keeps a pattern", needs=("gpu", "python", "context"), seconds=seconds_of("memory"))

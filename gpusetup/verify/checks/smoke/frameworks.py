@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-from gpusetup.drive.causes import counted
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
@@ -11,7 +10,7 @@ from gpusetup.model.verdict import Blame, Finding, Item
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.rules import Way, way_of
 from gpusetup.verify.answers import explain
-from gpusetup.verify.checks.smoke.cuda import cudnn_version
+from gpusetup.verify.checks.smoke.cuda import cudnn_version, too_few
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, in_stack, took_section
 
@@ -32,14 +31,6 @@ def _absent(machine: Machine, name: str, title: str) -> Finding | None:
     if answer.get("error"):
         return Finding("fail", explain(answer))
     return None
-
-
-def _too_few(title: str, items: list[Item], machine: Machine, why: str = "") -> Finding | None:
-    """Return a failure if a framework sees fewer GPUs than the driver; None if not, or if a GPU is in MIG mode."""
-    if len(items) >= len(machine.gpus) or any(map(machine.mig, machine.gpus)):
-        return None
-    text = f"{title} sees {len(items)} of {counted(len(machine.gpus), 'GPU')}{why}"
-    return Finding("fail", text, len(items), len(machine.gpus))
 
 
 def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
@@ -99,7 +90,7 @@ def torch_cuda(machine: Machine) -> Finding:
     cudnn = answer.get("cudnn")
     named = f", cuDNN {cudnn_version(cudnn)}" if cudnn else ""
     text = f"{version}{named}: product and convolution correct on every GPU"
-    return _too_few("PyTorch", items, machine) or from_items(items, text)
+    return too_few("PyTorch", items, machine) or from_items(items, text)
 
 
 def _nearest_build(capability: str, machine: Machine) -> str:
@@ -192,7 +183,7 @@ def tensorflow_gpu(machine: Machine) -> Finding:
         return Finding("fail", f"TensorFlow is {version}, the lock says {wanted}", version, wanted)
     items = _operations(answer, machine.busy)
     cudnn = (answer.get("build") or {}).get("cudnn_version")
-    few = _too_few(f"TensorFlow {version}", items, machine, ": its CUDA libraries are missing")
+    few = too_few(f"TensorFlow {version}", items, machine, ": its CUDA libraries are missing")
     text = f"{version}, built for cuDNN {cudnn}: product and convolution correct on every GPU"
     return few or from_items(items, text)
 
@@ -221,4 +212,4 @@ def jax_gpu(machine: Machine) -> Finding:
         return Finding("fail", f"JAX {version} finds no GPU: {answer['why_not'].splitlines()[0][:300]}", version)
     items = _operations(answer, machine.busy)
     text = f"{version}, {', '.join(plugins)}: product and convolution correct on every GPU"
-    return _too_few(f"JAX {version}", items, machine) or from_items(items, text)
+    return too_few(f"JAX {version}", items, machine) or from_items(items, text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item, levels_up_to
 from gpusetup.verify.answers import asks_for_python, explain, interpreter_problem, meanings
+from gpusetup.verify.checks.smoke.cuda import too_few
 from gpusetup.verify.registry import Row, check, checks, from_items, table
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def _absent(machine: Machine, package: str, title: str) -> Finding | None:
     return None
 
 
-def _items(machine: Machine, answer: dict[str, Any]) -> list[Item]:
-    return [_gpu(gpu, machine, answer) for gpu in answer.get("gpus") or []]
-
-
-def _gpu(gpu: dict[str, Any], machine: Machine, answer: dict[str, Any]) -> Item:
+def _gpu(gpu: dict[str, Any], machine: Machine) -> Item:
     subject = f"GPU {gpu.get('index')}"
     for operation in gpu.get("operations") or []:
         name, error, limit = operation.get("name"), operation.get("error"), operation.get("limit")
@@ -134,8 +130,6 @@ def _gpu(gpu: dict[str, Any], machine: Machine, answer: dict[str, Any]) -> Item:
         return _failed(subject, gpu, machine)
     if not gpu.get("operations"):
         return Item(subject, "fail", "nothing was computed")
-    if "libcuda" not in (answer.get("loaded") or {"libcuda": []}):
-        return Item(subject, "fail", "the driver's library was never opened: it ran on the CPU")
     notes = [operation["note"] for operation in gpu["operations"] if operation.get("note")]
     return Item(subject, "pass", "; ".join(notes))
 
@@ -179,32 +173,33 @@ def packages(machine: Machine, package: str) -> Finding:
     To do: the text names what the package said and, where that is known, what mends it. By hand:
     `/opt/gpusetup/bin/python package_smoke.py NAME` in the folder of the files that measure.
     """
-    title = next(smoke.title for smoke in SMOKES if smoke.package == package)
-    finding = _absent(machine, package, title)
+    smoke = next(smoke for smoke in SMOKES if smoke.package == package)
+    finding = _absent(machine, package, smoke.title)
     if finding is None:
         answer = answer_of(machine, package) or {}
-        items = _items(machine, answer)
+        items = [_gpu(gpu, machine) for gpu in answer.get("gpus") or []]
         names = ", ".join(operation["name"] for operation in (answer.get("gpus") or [{}])[0].get("operations", []))
         notes = "; ".join(sorted({item.text for item in items if item.verdict == "pass" and item.text}))
-        finding = from_items(
+        few = None if smoke.engine and machine.busy else too_few(smoke.title, items, machine)
+        finding = few or from_items(
             items, f"{answer.get('version')}: {names} correct on every GPU" + (f"; {notes}" if notes else "")
         )
     return finding
 
 
-for smoke in SMOKES:
-    table(
-        packages,
-        (
-            Row(
-                f"package.{smoke.package}",
-                f"{smoke.title} computes on every GPU",
-                f"{smoke.title}: {smoke.does}.",
-                smoke.package,
-            ),
-        ),
-        needs=("gpu",),
-        seconds=partial(_seconds, package=smoke.package),
-        applies=partial(applies, package=smoke.package),
-        asked=partial(asked, package=smoke.package),
-    )
+table(
+    packages,
+    tuple(
+        Row(
+            f"package.{smoke.package}",
+            f"{smoke.title} computes on every GPU",
+            f"{smoke.title}: {smoke.does}.",
+            smoke.package,
+        )
+        for smoke in SMOKES
+    ),
+    needs=("gpu",),
+    seconds=_seconds,
+    applies=applies,
+    asked=asked,
+)

@@ -1,11 +1,14 @@
 """GPUs under load for minutes."""
 
+from functools import reduce
+from operator import or_
 from statistics import median
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.recovery.table import meaning
 from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.quick.driver import XID
+from gpusetup.verify.checks.quick.gpu import uncorrectable
 from gpusetup.verify.expected import setting
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items
@@ -54,19 +57,12 @@ def stress_compute(machine: Machine) -> Finding:
     return from_items(items, f"{section['minutes']:g} minutes, every product identical")
 
 
-PATHS = (
-    "ecc_errors/volatile/dram_uncorrectable",
-    "ecc_errors/volatile/sram_uncorrectable_parity",
-    "ecc_errors/volatile/sram_uncorrectable_secded",
-    "ecc_errors/volatile/dram_correctable",
-    "ecc_errors/volatile/sram_correctable",
-    "remapped_rows/remapped_row_unc",
-    "remapped_rows/remapped_row_corr",
-)
-
-
-def _counts(gpu: SmiGpu) -> dict[str, float]:
-    return {path: gpu.number(path) or 0 for path in PATHS}
+def _counts(gpu: SmiGpu) -> dict[str, int]:
+    """Return the counters that can be read."""
+    rows = gpu.children("remapped_rows")
+    return gpu.memory_errors("volatile") | {
+        name: int(rows[name]) for name in ("remapped_row_corr", "remapped_row_unc") if rows.get(name, "").isdigit()
+    }
 
 
 @check("stress.ecc", "No memory error under load", needs=("gpu", "python", "context"), seconds=_seconds)
@@ -84,20 +80,20 @@ def stress_ecc(machine: Machine) -> Finding:
     later = {gpu.bus_id: gpu for gpu in parse_gpus((after.get("smi") or {}).get("stdout", ""))}
     items = []
     for gpu in machine.gpus:
-        if gpu.bus_id not in later:
-            items.append(Item(gpu.label, "fail", "disappeared from nvidia-smi under load"))
+        then = later.get(gpu.bus_id)
+        if then is None or then.broken:
+            said = f"nvidia-smi says after the load: {then.broken}" if then else ""
+            items.append(Item(gpu.label, "fail", said or "disappeared from nvidia-smi under load"))
             continue
-        grown = {
-            path.rsplit("/", 1)[1]: later_count - count
-            for (path, count), later_count in zip(
-                _counts(gpu).items(), _counts(later[gpu.bus_id]).values(), strict=True
-            )
-            if later_count > count
-        }
-        grave = any("unc" in name for name in grown)
+        before, counts = _counts(gpu), _counts(then)
+        if not before or before.keys() - counts.keys():
+            text = "its counters cannot be read after the load" if before else "has no counters of memory errors"
+            items.append(Item(gpu.label, "skip", text))
+            continue
+        grown = {name: counts[name] - count for name, count in before.items() if counts[name] > count}
         if grown:
-            text = "increased under load: " + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items())
-            items.append(Item(gpu.label, "fail" if grave else "warn", text, sum(grown.values()), 0))
+            text = "increased under load: " + ", ".join(f"{name} by {number}" for name, number in grown.items())
+            items.append(Item(gpu.label, "fail" if uncorrectable(grown) else "warn", text, sum(grown.values()), 0))
         else:
             items.append(Item(gpu.label, "pass", measured=0, expected=0))
     before_lines = {line for line in machine.collected("kernel_log").get("lines", []) if XID.search(line)}
@@ -173,16 +169,14 @@ def stress_thermal(machine: Machine) -> Finding:
         if not rows:
             items.append(Item(gpu.label, "skip", "not checked: nvidia-smi gave no sample under load"))
             continue
-        seen = 0
-        for _, row in rows:
-            reasons = row.get("reasons", "0")
-            seen |= int(reasons, 16) if reasons.startswith("0x") else 0
+        reasons = [int(text, 16) for _, row in rows if (text := row.get("reasons", "")).startswith("0x")]
+        seen = reduce(or_, reasons, 0)
         named = [text for bit, text in BITS.items() if seen & bit]
         clocks = [clock for _, row in rows if (clock := _number(row.get("clocks.sm")))]
         highest = gpu.number("max_clocks/sm_clock")
         floor = setting("stress_power_limit_warn" if seen & POWER_LIMIT else "stress_slowdown_warn")
-        hottest = max((value for _, row in rows if (value := _number(row.get("temperature.gpu")))), default=0.0)
         temperatures.append(_curve(gpu, rows, "temperature.gpu"))
+        hottest = max((value for _, value in temperatures[-1].points), default=0.0)
         powers.append(_curve(gpu, rows, "power.draw"))
         if named:
             items.append(Item(gpu.label, "fail", f"{', '.join(named)} at {hottest:.0f} °C", hottest))
@@ -190,12 +184,11 @@ def stress_thermal(machine: Machine) -> Finding:
             why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
             text = f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}"
             items.append(Item(gpu.label, "warn", text, median(clocks), highest, round(floor * highest)))
+        elif not reasons or not hottest:
+            items.append(Item(gpu.label, "skip", "nvidia-smi gave no temperature or no reasons for its clocks"))
         else:
             items.append(Item(gpu.label, "pass", measured=hottest))
-    hottest = max(
-        (float(item.measured) for item in items if item.verdict == "pass" and isinstance(item.measured, float)),
-        default=0.0,
-    )
+    hottest = max((value for curve in temperatures for _, value in curve.points), default=0.0)
     figures = (
         Curves(title="Temperature under load", x_label="seconds", y_label="°C", lines=tuple(temperatures)),
         Curves(title="Power under load", x_label="seconds", y_label="W", lines=tuple(powers)),

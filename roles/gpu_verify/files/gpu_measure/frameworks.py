@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90, "cudnn": 60}
+DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90, "cudnn": 60, "container": 300}
 LDCONFIG = "/sbin/ldconfig"
 SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
 """The distribution's toolkit, and the older g++ that it ships because it does not support the system's."""
@@ -47,9 +47,12 @@ class Work:
         self._answers[name] = answer
 
     def finish(self) -> Dict[str, Any]:
+        late: Dict[str, Any] = {}
         for name, thread in self._threads:
-            thread.join(DEADLINES.get(name, 60) + 60)
-        return dict(self._answers)
+            limit = DEADLINES.get(name.partition("-")[0], 60) + 60
+            thread.join(limit)
+            late[name] = {"error": "timeout", "deadline": limit, "message": "it did not end in time"}
+        return dict(late, **self._answers)
 
 
 def start(python: str, request: Dict[str, Any], scratch: str, collection: "Collection") -> Work:
@@ -60,16 +63,16 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
         wanted = request.get("components") or []
         for name in FRAMEWORKS:
             if name in installed or name in wanted:
-                work.add(name, _python_script, python, name, scratch)
+                work.add(name, _python_script, python, name, scratch, request)
     compiler = nvcc(request)
     if compiler:
-        work.add("nvcc", _compile_and_run, compiler, scratch, collection)
+        work.add("nvcc", _compile_and_run, compiler, scratch, collection, request)
     for release, other in _others(compiler, collection.wait("facts") or {}):
-        work.add("nvcc-" + release, _compile_and_run, other, scratch, collection)
+        work.add("nvcc-" + release, _compile_and_run, other, scratch, collection, request)
     for runtime in container.to_try(collection.wait("facts") or {}):
         work.add("container-" + runtime, container.look, runtime, scratch)
     if _has_cudnn():
-        work.add("cudnn", _python_script, sys.executable, "cudnn", scratch)
+        work.add("cudnn", _python_script, sys.executable, "cudnn", scratch, request)
     return work
 
 
@@ -97,9 +100,18 @@ def _has_cudnn() -> bool:
     return "libcudnn.so." in child.run([LDCONFIG, "-p"], 10)["stdout"]
 
 
-def _python_script(python: str, name: str, scratch: str) -> Dict[str, Any]:
-    answer = child.run([python, os.path.join(HERE, name + "_smoke.py")], DEADLINES[name], cwd=scratch)
-    return last_json(answer)
+def _python_script(python: str, name: str, scratch: str, request: Dict[str, Any]) -> Dict[str, Any]:
+    return _on_the_chosen([python, os.path.join(HERE, name + "_smoke.py")], DEADLINES[name], scratch, request)
+
+
+def _on_the_chosen(argv: List[str], deadline: float, folder: str, request: Dict[str, Any]) -> Dict[str, Any]:
+    """Run a program that prints JSON; show it only the GPUs that the request names."""
+    chosen = request.get("gpus") or []
+    extra = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, chosen))} if chosen else {}
+    answer = last_json(child.run(argv, deadline, cwd=folder, extra=extra))
+    for gpu in answer.get("gpus", []) if chosen else []:
+        gpu["index"] = chosen[gpu["index"]]
+    return answer
 
 
 def last_json(answer: "Answer") -> Dict[str, Any]:
@@ -134,7 +146,9 @@ def nvcc(request: Dict[str, Any]) -> Optional[List[str]]:
     return None
 
 
-def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection") -> Dict[str, Any]:
+def _compile_and_run(
+    compiler: List[str], scratch: str, collection: "Collection", request: Dict[str, Any]
+) -> Dict[str, Any]:
     query = collection.wait("smi_query") or {}
     capabilities = sorted(
         {
@@ -158,7 +172,6 @@ def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection"
             {"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])}
         )
         return answer
-    ran = last_json(child.run([program], 30, cwd=folder))
-    answer.update(ran)
+    answer.update(_on_the_chosen([program], 30, folder, request))
     answer.setdefault("error", None)
     return answer

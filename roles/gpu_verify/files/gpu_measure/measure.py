@@ -98,9 +98,6 @@ class Team:
             [self.python, os.path.join(HERE, "worker.py")], child.environment(**extra), self.scratch
         )
 
-    def _deadline(self, name: str) -> float:
-        return self.deadlines[name]
-
     def start(self, steps: Sequence[str] = ("hello", "open", "smoke")) -> "Answers":
         """Start all workers, create contexts and run the smoke test, in parallel on all GPUs."""
         answers: Answers = {}
@@ -141,7 +138,7 @@ class Team:
                 self._boot(member)
                 for name in ("hello", "open"):
                     request = dict(self._each(name)(member), do=name)
-                    answer = member.worker.ask(request, self._deadline(name))
+                    answer = member.worker.ask(request, self.deadlines[name])
                     if "error" in answer:
                         member.start_failure = answer
                         break
@@ -157,7 +154,7 @@ class Team:
     ) -> "Answers":
         """Send the same request to all members at once; return the answers by member."""
         members = [member for member in (self.members if members is None else members) if member.start_failure is None]
-        limit = self._deadline(name)
+        limit = self.deadlines[name]
         ends = time.monotonic() + limit
         for member in members:
             member.worker.send(dict(each(member) if each else {}, do=name))
@@ -172,7 +169,7 @@ class Team:
     def in_turn(self, name: str, each: Callable[[Member], Dict[str, Any]]) -> "Answers":
         """Send the same request to one member after the other; return the answers by member."""
         return {
-            member.key: member.worker.ask(dict(each(member), do=name), self._deadline(name)) for member in self.ready()
+            member.key: member.worker.ask(dict(each(member), do=name), self.deadlines[name]) for member in self.ready()
         }
 
     def full(self, collection: collect.Collection) -> Dict[str, Any]:
@@ -197,7 +194,7 @@ class Team:
                 "bus_ids": [member.gpu["bus_id"] for member in members],
                 "gentle": any(member.busy for member in members),
             },
-            self._deadline("peer"),
+            self.deadlines["peer"],
         )
         return dict(answer, gpus=[member.gpu["index"] for member in members])
 
@@ -230,7 +227,7 @@ class Team:
         """Measure one communicator over these members, as the ranks from `first` on of `world`."""
         world = world or len(group)
         if identity is None:
-            answer = group[0].worker.ask({"do": "nccl_id"}, self._deadline("nccl_id"))
+            answer = group[0].worker.ask({"do": "nccl_id"}, self.deadlines["nccl_id"])
             if "error" in answer:
                 return {"world": world, "ranks": {group[0].key: answer}}
             identity = answer["id"]

@@ -126,13 +126,6 @@ def kind_of(failure: BaseException) -> str:
     return "unknown-release" if ours and unknown else "failed"
 
 
-def gpus_of(
-    function: Callable[[Any, int], Iterable[Trial]], module: Any, count: int, full: bool
-) -> List[Dict[str, Any]]:
-    """Run the trials on every GPU that the process sees."""
-    return [dict(try_all(function(module, index), full), index=index) for index in range(count)]
-
-
 def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
     """Import the package, count the GPUs that CUDA shows, run the trials."""
     module = importlib.import_module(smoke.module)
@@ -144,7 +137,7 @@ def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
         answer["why_not"] = why
         return answer
     function = getattr(importlib.import_module(smoke.script), smoke.function)
-    answer["gpus"] = gpus_of(function, module, count, full)
+    answer["gpus"] = [dict(try_all(function(module, index), full), index=index) for index in range(count)]
     return answer
 
 
