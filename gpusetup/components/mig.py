@@ -80,7 +80,7 @@ def _instances(item: Any, label: str) -> MigInstances:
     if not isinstance(item, dict) or len(item) != 1:
         raise _wrong(label, item)
     ((profile, what),) = item.items()
-    if not isinstance(profile, str) or not judge.mig.is_profile(profile):
+    if not isinstance(profile, str) or not judge.mig.PROFILE.fullmatch(profile):
         raise _wrong(label, profile, "name a profile as nvidia-smi mig -lgip does: 1g.18gb, 3g.71gb, 1g.18gb+me")
     if isinstance(what, int) and not isinstance(what, bool):
         if not 1 <= what <= 14:

@@ -88,7 +88,6 @@ class Copy:
         return content.replace(self.there, self.here) if content else None
 
     def drop(self) -> None:
-        """Delete the drop-in."""
         if os.path.exists(self.folder + self.drop_in):
             os.unlink(self.folder + self.drop_in)
 
@@ -188,7 +187,6 @@ def behind(runtime: str, ledger: Ledger, env: Dict[str, str]) -> bool:
 
 
 def runs(runtime: str, env: Dict[str, str]) -> bool:
-    """Return whether a runtime's service is active."""
     return systemd.active_since(runtime + ".service", env) is not None
 
 

@@ -50,7 +50,6 @@ SERVICE = "nvidia-imex.service"
 
 
 def addresses(env: Dict[str, str]) -> Set[str]:
-    """Return this machine's addresses; empty without iproute."""
     return set(re.findall(r" inet6? ([0-9a-f.:]+)", process.output(["ip", "-o", "addr", "show"], env, 30)[1]))
 
 
@@ -98,7 +97,6 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
 
 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
-    """Restore the state before the first configuration."""
     units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
     changes: List[Any] = list(services.take_down(ledger, env, units))
     changes += ledger.arrange(dict.fromkeys((names.IMEX_NODES, names.IMEX_UNIT)))

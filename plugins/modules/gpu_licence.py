@@ -84,7 +84,6 @@ def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
 
 
 def is_behind(env: Dict[str, str]) -> bool:
-    """Return whether the daemon was started before the present token or settings."""
     return followers.Restart(UNIT, (TOKEN, SETTINGS), env).due()
 
 
@@ -137,7 +136,6 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
 
 
 def refuse_without_daemon(env: Dict[str, str]) -> None:
-    """Fail if no daemon would use a token."""
     if not services.look([UNIT], env)[UNIT]["exists"]:
         raise HostFailure(
             "GS-434",

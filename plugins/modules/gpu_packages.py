@@ -71,7 +71,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import ve
 
 
 def outlook(request: Dict[str, Any]) -> Tuple[bool, Dict[str, str]]:
-    """Return (changed, diff) of a transaction without running it."""
     host = planning.manager(dict(request, driver_version=""))
     installed = host.installed()
     wishes, removals = planning.wanted(request, installed, host.architecture())

@@ -54,7 +54,6 @@ WantedBy=multi-user.target
 
 
 def quoted(word: str) -> str:
-    """Return a word quoted for a systemd unit."""
     if re.search(r"[\x00-\x1f]", word):
         raise HostFailure("GS-491", "the command after the reboot has control characters in it")
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))

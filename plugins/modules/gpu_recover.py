@@ -180,14 +180,12 @@ def record_recovery(folder: str, done: Dict[str, Any]) -> None:
 
 
 def begin(module: Any) -> Dict[str, Any]:
-    """Become the owner of the host."""
     request = params.plain(module)
     token = "" if module.check_mode else owner.take(request["state_dir"], request["controller"], "recover")
     return {"changed": False, "owner": token}
 
 
 def act(module: Any) -> Dict[str, Any]:
-    """Reset GPUs, or record what was done and release the host."""
     request, check = params.owned(module), module.check_mode
     gpus = request["gpus"]
     done = {"gpus": gpus, "why": request["why"], "who": str(request["controller"].get("user") or "")}

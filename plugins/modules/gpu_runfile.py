@@ -50,14 +50,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 
 
-def _nothing(*_words: Any) -> None:
-    return
-
-
 def installation(request: Dict[str, Any], job: Any = None) -> runfile.Installation:
-    """Return the requested installation."""
     ledger, machine = Ledger(request["state_dir"]), Machine(request["simulated_root"])
-    tell, log = (job.tell, job.log) if job is not None else (_nothing, _nothing)
+    tell, log = (job.tell, job.log) if job is not None else (lambda *_words: None, None)
     return runfile.Installation(request, machine, ledger, tell, log)
 
 

@@ -77,7 +77,6 @@ CODE = "/run/gpusetup-code"
 
 
 def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
-    """Return the result of one mode."""
     if mode == "begin":
         return state.begin()
     if mode == "finish":

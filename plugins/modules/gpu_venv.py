@@ -71,7 +71,6 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
 
 
 def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
-    """Build the environment; return the module's result."""
     environment = venv.Environment(request, running.tell, running.log)
     link = venv.Link(environment.path, environment)
     changed = Ledger(request["state_dir"]).change(link, os.path.basename(environment.folder))
@@ -79,7 +78,6 @@ def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
 
 
 def described(environment: venv.Environment) -> Dict[str, Any]:
-    """Return the module's result fields for an environment."""
     return {"python": environment.expected(), "interpreter": os.path.join(environment.path, "bin", "python")}
 
 

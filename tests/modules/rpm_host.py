@@ -72,7 +72,7 @@ class RpmHost:
             return (1 if plan else self._code(words, int(bool(skipped)))), self._table(plan, skipped), ""
         return NOTHING
 
-    def stream(self, argv: Sequence[str], _env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv: Sequence[str], _env: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
         words = list(argv)
         self.said.append(words)
         if "makecache" in words or "--downloadonly" in words:

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost, packages
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger, history
 
 from tests.modules.stand_ins import refused, write
 
@@ -192,7 +192,7 @@ def test_a_second_version_beside_the_first_takes_nothing_away(ledger, there, ste
 def test_the_history_keeps_its_newest_applies_whatever_the_clock_said(ledger):
     for name in ("20990101", "20990102", "20990103", "20260101", "20260101"):
         ledger.write_history({"id": name}, keep=3)
-    assert [record["id"] for record in ledger.history()] == ["20990102", "20990103", "20260101"]
+    assert [record["id"] for record in history(ledger.folder)] == ["20990102", "20990103", "20260101"]
 
 
 def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(ledger, tmp_path):

@@ -34,7 +34,7 @@ class ZypperHost(RpmHost):
             return NOTHING
         return self._change(words, env) if "install" in words or "remove" in words else NOTHING
 
-    def stream(self, argv: Sequence[str], env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+    def stream(self, argv: Sequence[str], env: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
         if self.breaks_off:
             self.breaks_off -= 1
             return 8, ["Download (curl) error for 'http://x/y':", "Problem occurred during or after installation"]

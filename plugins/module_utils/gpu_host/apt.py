@@ -167,18 +167,13 @@ class Apt(PackageManager):
         arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "all"]
         return ["{}_{}_{}.deb".format(wish["name"], version, arch) for arch in arches]
 
-    def description(self, name: str, version: str) -> str:
-        _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
-        match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
-        return match.group(1) if match else ""
-
     # change
 
     def refresh(self) -> List[str]:
         """Fetch the lists; return problems as lines. Our own repositories are judged by what they offer afterwards."""
         self.tell("refresh", "fetching package lists")
         argv = ["apt-get", "-q", *_PATIENCE, *self.options, "update"]
-        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
+        code, tail = process.stream(argv, self.env, log=self.log)
         trouble = [line for line in tail if _FETCH_TROUBLE.match(line) and not line.startswith("N:")]
         return trouble or (tail[-3:] if code else [])
 
@@ -258,7 +253,6 @@ class Apt(PackageManager):
         return self._run("install", self.arguments(wishes, removals), *_PATIENCE)
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
-        """Remove packages and their configuration; return (ok, last lines)."""
         return self._run("purge", names)
 
     def _run(self, verb: str, words: Iterable[str], *extra: str) -> Tuple[bool, List[str]]:
@@ -291,7 +285,7 @@ class Apt(PackageManager):
             return {}
         self.tell("repair", "finishing an interrupted package installation")
         argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
-        process.stream(argv, self.env, lambda _line: None, log=self.log)
+        process.stream(argv, self.env, log=self.log)
         if self.damaged():
             code, text, _error = process.output(self._argv("install", [], *_ONLY_SAY, "--fix-broken"), self.env, 300)
             plan = None if code else _plan(text)

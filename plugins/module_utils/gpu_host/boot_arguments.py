@@ -162,7 +162,6 @@ class Entries(Argument):
         self.warnings: List[str] = []
 
     def usable(self) -> bool:
-        """Return whether kernel-install can rebuild the entry of any of these kernels."""
         return any(boot_image.can_install(kernel, self.env) for kernel in self.counting + self.installed)
 
     def look(self) -> str:

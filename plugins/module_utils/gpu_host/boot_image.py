@@ -97,6 +97,6 @@ def _stamp(path: str) -> Tuple[int, int]:
 
 def command(argv: Sequence[str], env: Dict[str, str], log: Log = None) -> None:
     """Run a command; fail with its last lines if it does not exit with 0."""
-    code, tail = process.stream(argv, env, lambda _line: None, log=log)
+    code, tail = process.stream(argv, env, log=log)
     if code:
         raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))

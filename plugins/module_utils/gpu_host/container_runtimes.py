@@ -58,17 +58,14 @@ def lost(before: Settings, after: Settings) -> List[Tuple[str, str]]:
 
 
 def knows_nvidia(settings: Settings) -> bool:
-    """Return whether containers can request NVIDIA's runtime."""
     return any("nvidia-container-runtime" in value for value in settings.values())
 
 
 def of_nvidia(settings: Settings) -> Settings:
-    """Return a file's settings about NVIDIA's runtime and CDI."""
     return {pair: value for pair, value in settings.items() if "nvidia" in pair[0] or pair[1] == CDI}
 
 
 def without_ours(text: str) -> str:
-    """Return a file without our lines."""
     return "".join(line for line in text.splitlines(True) if not line.rstrip().endswith(MARK))
 
 

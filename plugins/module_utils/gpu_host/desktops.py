@@ -258,7 +258,6 @@ def _reached(wish: Asked, number: int) -> str:
 
 
 def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
-    """Wait until the expected program answers there."""
     end, said = time.monotonic() + _PATIENCE, None  # type: Tuple[float, Optional[bytes]]
     while time.monotonic() < end:
         said = _greeting(place, len(greeting))

@@ -40,7 +40,7 @@ def mend(
         )
     for kernel in machine.wanted_kernels(params["kernels"]) if problem is not None else ():
         tell("build", "building the kernel module for " + kernel)
-        process.stream([_DKMS, "autoinstall", "-k", kernel], env, lambda _line: None, log=log)
+        process.stream([_DKMS, "autoinstall", "-k", kernel], env, log=log)
         # DKMS trusts its own record: a deleted module still counts as installed.
         _force(("install",), kernel, env, log)
     problem = missing(machine, params)
@@ -57,7 +57,7 @@ def _force(verbs: Iterable[str], kernel: str, env: Dict[str, str], log: Callable
     for name, version in nvidia_modules(told):
         for verb in verbs:
             argv = [_DKMS, verb, "--force", "-m", name, "-v", version, "-k", kernel]
-            process.stream(argv, env, lambda _line: None, log=log)
+            process.stream(argv, env, log=log)
 
 
 def rebuild_signed(
@@ -93,7 +93,6 @@ def signature_problem(machine: Any, kernel: str) -> Optional[str]:
 
 
 def nvidia_modules(told: str) -> List[Tuple[str, str]]:
-    """Return (name, version) of NVIDIA's modules in the output of `dkms status`."""
     return sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE)))
 
 

@@ -216,16 +216,13 @@ class Dnf(Rpm):
         rows = [line.strip().split("\t") for line in text.splitlines()]
         return [row for row in rows if len(row) == 6]
 
-    def description(self, name: str, version: str) -> str:
-        return next((row[5] for row in self.repoquery([f"{name}-{versions.bare(version)}"])), "")
-
     # change
 
     def refresh(self) -> List[str]:
         """Fetch the lists and import the keys that the sources name as files; return problems as lines."""
         self.tell("refresh", "fetching repository metadata")
         argv = ["dnf", "-y", "--refresh", *self.options, "makecache"]
-        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
+        code, tail = process.stream(argv, self.env, log=self.log)
         if code == 0:
             return []
         found = [line for line in tail if re.search(r"error|fail|cannot|not signed|bad gpg|gpg", line, re.IGNORECASE)]
@@ -278,7 +275,6 @@ class Dnf(Rpm):
         return self._dnf5
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
-        """Download what a transaction needs without changing anything; return (ok, last lines)."""
         return self._run(["install", "--downloadonly", "--allowerasing", *self.words(wishes)])
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
@@ -321,7 +317,6 @@ class Dnf(Rpm):
             self.tell("download", match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
 
     def hold(self, names: Iterable[str]) -> None:
-        """Lock packages at their installed version."""
         self._versionlock("add", names)
 
     def unhold(self, names: Iterable[str]) -> None:

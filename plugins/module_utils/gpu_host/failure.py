@@ -12,9 +12,6 @@ class HostFailure(Exception):  # noqa: N818 - it is the host that failed
         self.fields = {"reference": reference, "message": message, "context": context, "note": note, "hint": hint}
         self.result: Dict[str, Any] = {}
 
-    def as_dict(self) -> Dict[str, str]:
-        return dict(self.fields)
-
     def text(self) -> str:
         """Return the failure as one paragraph for Ansible's `msg`."""
         parts = ["{reference}: {message}".format(**self.fields)]

@@ -37,7 +37,6 @@ def new_folder() -> str:
 
 
 def drop(folder: str) -> None:
-    """Delete the folder of a finished preview."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder in _held:
         os.close(_held.pop(folder))

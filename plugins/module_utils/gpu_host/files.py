@@ -121,13 +121,6 @@ def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
             os.setxattr(path, name, value)
 
 
-def copy(path: str, place: str, content: Content) -> None:
-    """Write `content` to `place` with the mode, owner and extended attributes of the file at `path`."""
-    seen = os.stat(path)
-    _replace(place, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
-    set_attributes(place, attributes(path))
-
-
 def link_atomically(path: str, target: str) -> None:
     """Create or replace a symbolic link in one step."""
     temporary = os.path.join(os.path.dirname(path), _half(path) + "link")
@@ -221,7 +214,8 @@ def _place_of(path: str, content: bytes) -> str:
 
 
 def put_aside(path: str, content: bytes) -> str:
-    """Copy an edited file, with its owner and permissions, next to itself; return where."""
-    place = _place_of(path, content)
-    copy(path, place, content)
+    """Copy an edited file, with its owner, mode and extended attributes, next to itself; return where."""
+    place, seen = _place_of(path, content), os.stat(path)
+    _replace(place, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
+    set_attributes(place, attributes(path))
     return place

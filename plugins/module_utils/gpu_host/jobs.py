@@ -147,7 +147,7 @@ class Job:
                 self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})
                 code = 0
             except HostFailure as failure:
-                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": failure.result})
+                self.state.update({"state": "failed", "failure": failure.fields, "result": failure.result})
             except OSError as error:
                 self._fail(of_system(error))
             except Exception as error:  # noqa: BLE001 - nothing above a detached job could report it
@@ -164,7 +164,7 @@ class Job:
     def _fail(self, failure: HostFailure) -> None:
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
+        self.state.update({"state": "failed", "failure": failure.fields, "result": {}})
 
     def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
         changed = (step, message, percent) != (

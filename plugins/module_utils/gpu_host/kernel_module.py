@@ -35,7 +35,6 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
 
 
 def written() -> Dict[str, str]:
-    """Return the options in our file."""
     return _parsed(files.read_text(OPTIONS) or "")
 
 
@@ -69,7 +68,6 @@ def kept(options: Mapping[str, Any]) -> List[str]:
 
 
 def _shown(options: Iterable[str]) -> Dict[str, str]:
-    """Return the values of these options in the loaded module, as far as it shows them."""
     text = files.read_text(PARAMETERS)
     if text is None:
         return {}

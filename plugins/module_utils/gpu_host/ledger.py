@@ -134,7 +134,6 @@ class Ledger(Journal):
             self.save()
 
     def delete(self, path: str) -> bool:
-        """Delete a file; return whether it existed."""
         before = files.read_bytes(path)
         if before is None:
             if self.opened(FILE, path):
@@ -270,7 +269,6 @@ class Ledger(Journal):
             self.save()
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
-        """Delete the folders that were made for a file, if they are empty."""
         files.drop_compiled(path)
         for folder in entry.get("folders", ()):
             if os.path.isdir(folder) and not os.listdir(folder):
@@ -397,16 +395,12 @@ class Ledger(Journal):
             return
         folder = os.path.join(self.folder, "history")
         self._make_folder()
-        past = self.history()
+        past = history(self.folder)
         counted = dict(record, number=1 + max([_number(item) for item in past], default=0))
         files.write_json(os.path.join(folder, record["id"] + ".json"), counted)
         others = [item for item in past if item["id"] != record["id"]]
         for old in others[: len(others) + 1 - max(1, keep)]:
             os.unlink(os.path.join(folder, old["id"] + ".json"))
-
-    def history(self) -> List[State]:
-        """Return the records of past applies, oldest first."""
-        return history(self.folder)
 
 
 def history(state_folder: str) -> List[State]:

@@ -35,16 +35,14 @@ from . import (
 from .alternatives import Alternative
 from .failure import HostFailure
 from .journal import now
-from .ledger import Ledger
+from .ledger import Ledger, history
 from .machine import Machine
 
 KINDS: Dict[str, undo.Maker] = {
     **undo.KINDS,
     mig_kept.Layouts.kind: lambda _name, site: mig_kept.on_record(site.ledger, site.env),
     venv.Link.kind: lambda name, _site: venv.Link(name),
-    runfile.Present.kind: lambda _name, site: (
-        None if runfile.uninstaller(site.env) else runfile.Present(site.env, print)
-    ),
+    runfile.Present.kind: lambda _name, site: None if runfile.uninstaller(site.env) else runfile.Present(site.env),
 }
 """All kinds that a complete run gives up. An installed driver from a `.run` file is left to removal, because it may be
 the only driver.
@@ -252,7 +250,6 @@ class Lifecycle:
     def _answer(
         self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str], waits: Sequence[str] = ()
     ) -> Dict[str, Any]:
-        """Return what the play reports about this host."""
         return {
             "state": outcome,
             "history_id": self.ledger.state["apply"].get("id"),
@@ -268,7 +265,7 @@ class Lifecycle:
         """Return the recorded applies, each with what a choice among them needs."""
         apply = self.ledger.state["apply"]
         past: List[Dict[str, Any]] = []
-        for item in self.ledger.history():
+        for item in history(self.ledger.folder):
             after = (item.get("after") or {}).get("packages") or {}
             asked = sorted({wish["name"] for wish in (item.get("wanted") or {}).get("packages") or ()})
             kept = {key: item.get(key) for key in ("id", "finished", "lock", "verified", "simulated")}
@@ -320,15 +317,15 @@ class Lifecycle:
 
     def stop_services(self) -> List[str]:
         """Before packages go: restore MIG layouts, units and module streams, and remove the driver of a .run file."""
-        state = self.ledger.state
-        changed = mig_kept.undo(self.ledger, process.environment())
+        state, env = self.ledger.state, process.environment()
+        changed = mig_kept.undo(self.ledger, env)
         undo.give_up(self._site(), {services.Paused.kind: undo.KINDS[services.Paused.kind]})
-        changed += services.put_back(self.ledger, process.environment())[0]  # `clean` tries again what still runs
+        changed += services.put_back(self.ledger, env)[0]  # `clean` tries again what still runs
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
             if not self.check:
-                runfile.remove_ours(self.ledger, process.environment(), lambda _line: None)
-        env = process.environment()
+                runfile.remove(env, self.ledger, lambda *_words: None)
+                shutil.rmtree(os.path.join(self.ledger.folder, "installers"), ignore_errors=True)
         chosen = [name for name in sorted(state["alternatives"]) if self.ledger.undo(Alternative(name, env))]
         changed += ["alternative " + name for name in chosen]
         return changed + package_state.reset_streams(self.ledger, self._manager())

@@ -16,7 +16,6 @@ class Machine:
         self._kernels: Optional[Dict[str, Any]] = None
 
     def facts(self) -> Dict[str, Any]:
-        """Return the present facts that the judge needs about a driver."""
         return kernels.driver_state(self.host, self.simulated)
 
     @property
@@ -48,7 +47,6 @@ class Machine:
         return modules.loaded(self.host)
 
     def module_users(self) -> Dict[str, Any]:
-        """Return the present use count and users of each loaded GPU module."""
         return modules.users(self.host)
 
     def container(self) -> bool:

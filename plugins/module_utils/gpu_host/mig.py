@@ -182,7 +182,6 @@ def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[st
 
 
 def _smi_output(run: probe.Run, arguments: List[str], what: str) -> str:
-    """Return nvidia-smi's output; fail if it does."""
     answer = run(arguments)
     words: str = (answer["out"] + answer["err"]).strip()
     if answer["rc"] != 0:

@@ -141,7 +141,6 @@ def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 
 
 def _users(path: str) -> Dict[str, str]:
-    """Return {user: password hash} of an htpasswd file."""
     users = {}
     for number, line in enumerate((files.read_text(path) or "").splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -298,7 +297,6 @@ def _is_installed(wish: Asked, env: Dict[str, str]) -> bool:
 
 
 def _files_of(unit: str, texts: Dict[str, Tuple[str, int]]) -> List[str]:
-    """Return the files that a unit reads when it starts."""
     shared = {WEB} | ({COUNTERS} if unit == DCGM else set())
     mine = {_drop_in(unit), os.path.join(SYSTEMD, unit)} | (shared if not unit.endswith(".timer") else set())
     return sorted(mine & set(texts))

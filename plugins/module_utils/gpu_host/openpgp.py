@@ -54,7 +54,6 @@ def armored(raw: bytes) -> bytes:
 
 
 def _crc24(data: bytes) -> int:
-    """Return the checksum that OpenPGP defines for ASCII armour."""
     crc = 0xB704CE
     for byte in bytearray(data):
         crc ^= byte << 16

@@ -83,20 +83,11 @@ def present(folder: str) -> Optional[Dict[str, Any]]:
     return None if now is None or _is_dead(now) else now
 
 
-def release(folder: str, token: str) -> None:
-    """Release the host."""
-    _release(folder, token, even_if_it_goes_on=True)
-
-
-def give_up(folder: str, token: str) -> None:
-    """Release the host after a failure, unless the owner is a run of gpusetup, which continues, if only to clean up."""
-    _release(folder, token, even_if_it_goes_on=False)
-
-
-def _release(folder: str, token: str, *, even_if_it_goes_on: bool) -> None:
+def release(folder: str, token: str, *, failed: bool = False) -> None:
+    """Release the host; after a failure only for roles alone: a run of gpusetup goes on, if only to clean up."""
     with files.locked(_lock(folder)):
         owner = _read(folder)
-        if owner is not None and owner["token"] == token and (even_if_it_goes_on or not owner["home"]):
+        if owner is not None and owner["token"] == token and not (failed and owner["home"]):
             os.unlink(_path(folder))
 
 

@@ -1,7 +1,7 @@
 """Package wishes, package sets and plans, independent of the package manager."""
 
 import re
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ..gpu_judge import versions
 from .failure import HostFailure
@@ -133,12 +133,11 @@ def stub(name: str, version: str, driver_version: str) -> Optional[str]:
     )
 
 
-def stubs(wishes: Iterable[Wish], params: Dict[str, Any]) -> Iterator[Tuple[Wish, str]]:
-    """Yield the driver's packages that would switch the host to another branch, each with the reason."""
-    for wish in wishes:
-        reason = stub(wish["name"], wish["version"], params["driver_version"])
-        if reason and wish["name"] in params["driver_packages"]:
-            yield wish, reason
+def stubs(wishes: Iterable[Wish], params: Dict[str, Any]) -> List[str]:
+    """Return why packages of the driver would switch the host to another branch."""
+    named = [wish for wish in wishes if wish["name"] in params["driver_packages"]]
+    reasons = (stub(wish["name"], wish["version"], params["driver_version"]) for wish in named)
+    return [reason for reason in reasons if reason]
 
 
 def forbidden(

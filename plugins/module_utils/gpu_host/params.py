@@ -262,8 +262,8 @@ def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], 
     host = module.params["host"]
     if host["owner"] and not module.check_mode:
         with contextlib.suppress(OSError):  # the failure matters more; the owner expires by itself
-            owner.give_up(host["state_dir"], host["owner"])
-    module.fail_json(msg=stop.text(), gpu_failure=stop.as_dict(), **result)
+            owner.release(host["state_dir"], host["owner"], failed=True)
+    module.fail_json(msg=stop.text(), gpu_failure=stop.fields, **result)
     raise AssertionError("fail_json came back")
 
 

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 from . import files
 
 _LISTENING = "0A"
-_EVERYBODY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel tells it
+_EVERYBODY = {"0.0.0.0", "::"}  # noqa: S104 - as the kernel tells it
 
 
 class Listener(NamedTuple):
@@ -29,12 +29,9 @@ def split(listen: str) -> Tuple[str, int]:
 def listeners(listen: str) -> List[Listener]:
     """Return the processes that listen on this address and port."""
     address, port = split(listen)
-    inodes = {inode for there, number, inode in _sockets() if number == port and _meet(address, there)}
+    there = [(other, inode) for other, number, inode in _sockets() if number == port]
+    inodes = {inode for other, inode in there if other == address or {other, address} & _EVERYBODY}
     return sorted(_owners(inodes)) if inodes else []
-
-
-def _meet(one: str, other: str) -> bool:
-    return one == other or one in _EVERYBODY or other in _EVERYBODY
 
 
 def _sockets() -> Iterator[Tuple[str, int, str]]:

@@ -280,10 +280,8 @@ class Preview:
     ) -> None:
         wishes = wishes + planning.needed_to_hold(host, self.params)
         exact = planning.resolve(host, wishes, optional=self.params["optional"])
-        for wish, reason in packages.stubs(exact, self.params):
-            said = host.description(wish["name"], wish["version"])
-            text = reason + (f" ({said})" if said else "")
-            self.find("refuse", "stub", text, "request that branch by its own name", "GS-468")
+        for reason in packages.stubs(exact, self.params):
+            self.find("refuse", "stub", reason, "request that branch by its own name", "GS-468")
         answer["transaction"] = plan = planning.plan_for(host, exact, removals, installed)
         answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.record["brought"])
@@ -342,7 +340,6 @@ class Preview:
             self.find("refuse", "python", f"no Python at {path}", "install it or set gpu_python_interpreter", "GS-473")
 
     def _space(self, answer: Dict[str, Any]) -> None:
-        """Report file systems with too little space."""
         plan: Optional[packages.Plan] = answer["transaction"]
         needed = self._packages_space(plan, answer) if plan is not None else {}
         kept = way_back.kept_bytes(self.way, self.params["state_dir"])

@@ -45,7 +45,7 @@ def which(name: str, env: Dict[str, str]) -> Optional[str]:
 def stream(
     argv: Sequence[str],
     env: Dict[str, str],
-    on_line: Callable[[str], None],
+    on_line: Optional[Callable[[str], None]] = None,
     on_status: Optional[Callable[[str], None]] = None,
     log: Optional[Callable[[str], None]] = None,
     *,
@@ -63,7 +63,8 @@ def stream(
         del tail[:-keep]
         if log:
             log(line)
-        on_line(line)
+        if on_line:
+            on_line(line)
 
     reader, writer = os.pipe() if on_status else (-1, -1)
     argv = [item.replace("{fd}", str(writer)) for item in argv]

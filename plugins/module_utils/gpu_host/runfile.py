@@ -25,7 +25,7 @@ _FIELD = re.compile(r'^(version_string|label|script|TARGET_ARCH)="?([^"\n]*?)"?\
 _INSTALLER = "./nvidia-installer"
 LOG = "/var/log/nvidia-installer.log"
 
-Tell = Callable[..., None]
+Tell, Log = Callable[..., None], Optional[Callable[[str], None]]
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _LEFT_OVERS = (
     "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf",
@@ -49,7 +49,7 @@ class Present(Thing):
     section = "runfile"
     whole = True
 
-    def __init__(self, env: Dict[str, str], log: Callable[[str], None]) -> None:
+    def __init__(self, env: Dict[str, str], log: Log = None) -> None:
         super().__init__(".run installer")
         self.env = env
         self.log = log
@@ -85,7 +85,7 @@ class Present(Thing):
         state[self.section] = {}
 
 
-def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
+def remove(env: Dict[str, str], ledger: Any, tell: Tell, log: Log = None) -> bool:
     """Remove a .run installation. This cannot be undone, so it is done only on explicit request."""
     driver = Present(env, log)
     there = driver.look()
@@ -104,12 +104,12 @@ def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Cal
     return True
 
 
-def run_uninstaller(env: Dict[str, str], log: Callable[[str], None]) -> Tuple[int, List[str]]:
+def run_uninstaller(env: Dict[str, str], log: Log) -> Tuple[int, List[str]]:
     path = uninstaller(env)
     if path is None:
         return 0, []
     argv = [path, "--silent"] + (["--uninstall"] if path.endswith("nvidia-installer") else [])
-    return process.stream(argv, env, lambda _line: None, log=log)
+    return process.stream(argv, env, log=log)
 
 
 def _header_fields(path: str, first: bytes) -> Dict[str, str]:
@@ -236,7 +236,7 @@ class Driver(Present):
 class Installation:
     """One run of the installer."""
 
-    def __init__(self, request: Dict[str, Any], machine: Any, ledger: Any, tell: Tell, log: Callable[[str], None]):
+    def __init__(self, request: Dict[str, Any], machine: Any, ledger: Any, tell: Tell, log: Log) -> None:
         self.request = request
         self.machine = machine
         self.ledger = ledger
@@ -282,7 +282,6 @@ class Installation:
         return not dkms.missing(self.machine, self._wish())
 
     def _brought(self) -> str:
-        """Return the path of the file, after downloading it if necessary."""
         path: str = self.request["path"]
         if not download.is_address(path):
             return path
@@ -301,7 +300,7 @@ class Installation:
             self._forget(path)
             raise HostFailure("GS-475", "the .run installer is damaged", path, (out + error).strip()[-300:])
         self.tell("unpack", "unpacking the .run installer")
-        code, tail = process.stream(["sh", path, "--extract-only", "--target", folder], self.env, _quiet, log=self.log)
+        code, tail = process.stream(["sh", path, "--extract-only", "--target", folder], self.env, log=self.log)
         if code or not os.access(os.path.join(folder, "nvidia-installer"), os.X_OK):
             note = " | ".join(tail[-3:])
             raise HostFailure("GS-477", "the .run installer cannot be unpacked", path, note, "is there enough space?")
@@ -350,17 +349,3 @@ class Installation:
             "driver_module": request["flavour"],
             "kernels": request["kernels"],
         }
-
-
-def _quiet(_line: str) -> None:
-    return
-
-
-def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) -> Optional[str]:
-    """Remove a `.run` driver that we installed; return its version, None if there was none."""
-    known = dict(ledger.state["runfile"])
-    if not known:
-        return None
-    remove(env, ledger, lambda *_words: None, log)
-    shutil.rmtree(os.path.join(ledger.folder, "installers"), ignore_errors=True)
-    return str(known.get("version") or "")

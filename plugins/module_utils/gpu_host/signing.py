@@ -139,7 +139,6 @@ class Enrolment:
 
 
 def _hash(password: str, env: Dict[str, str]) -> str:
-    """Return the crypt(3) SHA-512 hash of a password, which is never an argument."""
     code, text, error = process.output(["openssl", "passwd", "-6", "-stdin"], env, 30, password + "\n")
     if code:
         said = error.strip()

@@ -192,7 +192,7 @@ class Transaction:
             self.job.log("refresh: " + line)
         wishes = wishes + planning.needed_to_hold(self.host, self.params)
         exact = planning.resolve(self.host, wishes, trouble, self.params["optional"])
-        for _wish, reason in packages.stubs(exact, self.params):
+        for reason in packages.stubs(exact, self.params):
             hint = "nothing was changed; request that branch by its own name, or use another source"
             raise HostFailure("GS-468", reason, hint=hint)
         self.job.tell("simulate", "checking the transaction")
@@ -336,7 +336,6 @@ class Transaction:
         raise failure
 
     def _hold_again(self) -> None:
-        """Restore the holds that were released for the transaction."""
         self.host.hold(sorted(set(self.released) & set(self.host.installed())))
 
     def _units(self) -> List[Tuple[str, bool]]:

@@ -203,7 +203,6 @@ class Environment:
             )
 
     def _drop_older(self, keep: Sequence[Optional[str]]) -> None:
-        """Delete all environments except the present one and the one before."""
         for folder in folders_of(self.path):
             if os.path.basename(folder) not in keep:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -159,10 +159,6 @@ class Zypper(Rpm):
         _code, text = self._ask(["search", "--details", "--type", "package", *how, *patterns])
         return offered(text)
 
-    def description(self, name: str, _version: str) -> str:
-        _code, text = self._ask(["search", "--type", "package", "--match-exact", name])
-        return next((row.get("summary", "") for _section, row in solvables(text)), "")
-
     def _ask(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[int, str]:
         """Run a command that changes nothing; return (code, XML). A lock held by others is a failure."""
         argv = ["zypper", "--non-interactive", "--xmlout", "--no-refresh", *self.options, *words]
@@ -249,13 +245,11 @@ class Zypper(Rpm):
         return ["install", *self.flags, how, *words, *("!" + name for name in gone)]
 
     def _installed_as_zypper(self, names: Iterable[str]) -> List[str]:
-        """Return installed packages as words for zypper: name, architecture, version."""
         names = list(names)
         installed = self.installed() if names else {}
         return self.words(packages.listed(name, installed[name]) for name in names if name in installed)
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
-        """Download what a transaction needs without changing anything; return (ok, last lines)."""
         with self._past_locks() as env:
             return self._run(self._transaction(wishes, [], "--download-only"), env)
 
@@ -316,7 +310,6 @@ def _our_repositories(folder: str) -> List[Dict[str, str]]:
 
 
 def _without_locks() -> str:
-    """Return the host's libzypp configuration with locks switched off."""
     text = next((text for text in map(files.read_text, CONFIGURATION) if text), "[main]\n")
     text = re.sub(r"^\s*locksfile\..*\n", "", text, flags=re.MULTILINE)
     return re.sub(r"^\[main\]\s*\n", "[main]\nlocksfile.apply = no\n", text, count=1, flags=re.MULTILINE)

@@ -90,7 +90,6 @@ def loaded_problem(facts: Facts, wish: Wish) -> Optional[str]:
 
 
 def nouveau_runs(facts: Facts) -> bool:
-    """Return whether nouveau or nova is loaded."""
     return bool(facts["nouveau"]["loaded"])
 
 
@@ -114,7 +113,6 @@ def reboot_reasons(facts: Facts, wish: Wish) -> List[str]:
 
 
 def secure_boot(facts: Facts) -> bool:
-    """Return whether Secure Boot is on, which makes the kernel verify the modules that it loads."""
     return bool(facts["secure_boot"])
 
 

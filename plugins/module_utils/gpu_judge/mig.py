@@ -16,11 +16,6 @@ PROFILE = re.compile(r"^(\d)g\.\d+gb([+-][a-z.]+)?$")
 _COMPUTE = re.compile(r"^(\d)c(\..+)?$")
 
 
-def is_profile(name: str) -> bool:
-    """Return whether a text is the name of a GPU instance profile."""
-    return bool(PROFILE.fullmatch(name))
-
-
 def compute_name(profile: str, wish: str) -> Optional[str]:
     """Return the full name of a compute instance (`1c` in `3g.20gb` is `1c.3g.20gb`), None when it is invalid."""
     match, outer = _COMPUTE.fullmatch(wish), PROFILE.fullmatch(profile)

@@ -75,7 +75,6 @@ def version_of(installed: Dict[str, str], name: str, wanted: str = "") -> Option
 
 
 def satisfied(installed: Dict[str, str], name: str, wanted: str = "") -> bool:
-    """Return whether a package is installed in the wanted version."""
     version = version_of(installed, name, wanted)
     return version is not None and fits(version, wanted)
 

@@ -5,9 +5,9 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Dict, Iterable, List, Match, Optional, Union
+from typing import Any, Dict, Iterable, List, Match, Optional
 
-from .host import CAPTURE_FILE, FolderRecorder, Recorder
+from .host import CAPTURE_FILE, Recorder
 
 SCHEMA = "gpusetup/capture/1"
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
@@ -32,7 +32,7 @@ _EMPTIED = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/etc/hostname
 _BINARY = re.compile(r"/(config|efivars/[^/]+)$")
 
 
-def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
+def pack(host: Recorder) -> Dict[str, Any]:
     """Return what the recorder read, redacted: {"schema", "files", "folders", "links", "denied", "observations"}."""
     names = [name for name in (_node_name(),) if name]
     files = {}
@@ -83,7 +83,6 @@ def _public(authority: str) -> str:
 
 
 def _without_keys(path: str, content: bytes) -> bytes:
-    """Return the content, or nothing if it holds key material."""
     return b"" if b"PRIVATE KEY" in content or path.endswith((".key", ".priv", ".pem")) else content
 
 

@@ -87,7 +87,6 @@ def _numbers(version: str) -> List[int]:
 
 
 def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Group installed driver packages by their origin."""
     groups: Dict[str, Dict[str, Any]] = {}
     for name, package in sorted(packages.items()):
         bare = name.split(":")[0]
@@ -137,7 +136,8 @@ def dkms(host: LiveHost) -> List[Dict[str, Any]]:
                     if host.kind(f"{place}/{release}/{arch}/module") != "folder":
                         continue
                     built = True
-                    there = _dkms_installed(host, release)
+                    files = modules.listing(host, release)
+                    there = any("/updates/dkms/" in path or "/extra/" in path for path in files)
                     found.append(
                         {
                             "module": module,
@@ -152,10 +152,6 @@ def dkms(host: LiveHost) -> List[Dict[str, Any]]:
                 state = "failed" if host.exists(log) else "added"
                 found.append({"module": module, "version": version, "kernel": None, "arch": None, "state": state})
     return found
-
-
-def _dkms_installed(host: LiveHost, release: str) -> bool:
-    return any("/updates/dkms/" in path or "/extra/" in path for path in modules.listing(host, release))
 
 
 _MODPROBE = (

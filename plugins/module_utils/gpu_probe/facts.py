@@ -1,11 +1,5 @@
-"""Build the facts of a host: one document from all parts of the probe.
+"""Build the facts of a host: one document from all parts of the probe."""
 
-`python3 -m gpu_probe.facts [--root DIR]` prints those of this host, or of a folder that stands in for one.
-"""
-
-import json
-import os
-import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -26,7 +20,7 @@ from . import (
     system,
     virtualisation,
 )
-from .host import FolderHost, LiveHost, open_host
+from .host import LiveHost
 
 
 def collect(
@@ -120,7 +114,6 @@ def collect(
 
 
 def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Merge nvidia-smi's answers into the GPUs with the same PCI address."""
     names = "uuid reported_name memory_mib driver_version persistence mig mig_pending slices reported_capability fabric"
     empty = dict.fromkeys((*names.split(), "vbios", "inforom", "ecc", "power_limit"))
     by_address = told["gpus"] if told else {}
@@ -136,8 +129,6 @@ class _Waiting:
         self.failures: List[Exception] = []
 
     def start(self, name: str, look: Callable[..., Any]) -> None:
-        """Run `look` in a thread."""
-
         def answer() -> None:
             try:
                 self.answers[name] = look()
@@ -156,25 +147,3 @@ class _Waiting:
         if self.failures:
             raise self.failures[0]
         return self.answers
-
-
-def main(arguments: List[str]) -> None:
-    """Print the facts as JSON."""
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="gpu_probe", description="Print what this host is, as JSON.")
-    parser.add_argument("--root", default="/", help="a folder that holds a captured machine")
-    parser.add_argument("--simulated-root", help="take the machine from this capture, the rest from the host")
-    parser.add_argument(
-        "--no-candidates", action="store_true", help="do not ask the package manager what it could install"
-    )
-    options = parser.parse_args(arguments)
-    if not os.path.isdir(options.root):
-        parser.error("no such folder: " + options.root)
-    simulated = FolderHost(options.simulated_root) if options.simulated_root else None
-    facts = collect(open_host(options.root), simulated, not options.no_candidates)
-    print(json.dumps(facts, indent=2, sort_keys=True))  # noqa: T201 - a program of its own
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

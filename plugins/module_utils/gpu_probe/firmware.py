@@ -71,13 +71,9 @@ def _trusted(host: LiveHost) -> Dict[str, Any]:
 
     From the firmware's db, shim's list (which includes shim's own), and the kernel's keyring, which only root can read.
     """
-    held = host.observe("enrolled_keys", lambda: _fingerprints(host)) or []
+    held = host.observe("enrolled_keys", lambda: _once(list(map(_sha256, _certificates(host))))) or []
     keys = host.observe("trusted_keys", lambda: _keys(host)) or []
     return {"fingerprints": held, "keys": keys}
-
-
-def _fingerprints(host: LiveHost) -> List[str]:
-    return _once([hashlib.sha256(raw).hexdigest() for raw in _certificates(host)])
 
 
 def _keys(host: LiveHost) -> List[Dict[str, Any]]:
@@ -110,7 +106,6 @@ def _variables(host: LiveHost, name: str, vendor: str) -> List[bytes]:
 
 
 def _listed(raw: bytes) -> List[bytes]:
-    """Return the certificates of an EFI signature list."""
     found: List[bytes] = []
     while len(raw) >= 28:
         size, header, item = (int.from_bytes(raw[at : at + 4], "little") for at in (16, 20, 24))
@@ -168,7 +163,7 @@ def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
     digest = host.observe("certificate:" + path, lambda: fingerprint(host, path))
     if not digest:
         return None
-    own = host.observe("certificate of:" + path, lambda: _certificate(host, path)) or _NOBODY
+    own = host.observe("certificate of:" + path, lambda: certificate(host.read_bytes(path) or b"")) or _NOBODY
     loaded = bool(own["key"]) and any(own["key"] == key["key"] for key in trusted["keys"])
     return dict(own, path=path, sha256=digest, enrolled=digest in trusted["fingerprints"] or loaded)
 
@@ -182,11 +177,11 @@ def knows(host: LiveHost, path: str, seen: Dict[str, Any]) -> bool:
 def fingerprint(host: LiveHost, path: str) -> Optional[str]:
     """Return the SHA-256 of a certificate, None without one."""
     raw = host.read_bytes(path, "firmware.signing_keys")
-    return hashlib.sha256(der(raw)).hexdigest() if raw else None
+    return _sha256(der(raw)) if raw else None
 
 
-def _certificate(host: LiveHost, path: str) -> Any:
-    return certificate(host.read_bytes(path, "firmware.signing_keys") or b"")
+def _sha256(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 SIGNED = b"~Module signature appended~\n"
@@ -237,7 +232,6 @@ def signature_told(fields: Dict[str, str]) -> Dict[str, Any]:
 
 
 def certificate(raw: bytes) -> Optional[Dict[str, Any]]:
-    """Return {"name", "issuer", "serial", "key"} of a certificate, None when it cannot be parsed."""
     try:
         (_tag, outer), *_rest = _items(der(raw))
         (_tag, body), *_rest = _items(outer)
@@ -279,7 +273,6 @@ def only_kernels_keys(text: str) -> str:
 
 
 def plain(number: str) -> str:
-    """Return a hexadecimal number in canonical form."""
     return number.replace(":", "").strip().lower().lstrip("0")
 
 

@@ -197,8 +197,8 @@ class FolderHost(LiveHost):
         )
 
 
-class _Recording(LiveHost):
-    """Mixin that records every answer of a host, for a capture."""
+class Recorder(LiveHost):
+    """The machine this runs on, with every answer recorded for a capture."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -261,11 +261,7 @@ class _Recording(LiveHost):
             self.refused[path] = f"{path}: {os.strerror(error.errno)}"
 
 
-class Recorder(_Recording):
-    """The machine this runs on, recorded."""
-
-
-class FolderRecorder(_Recording, FolderHost):
+class FolderRecorder(Recorder, FolderHost):
     """A captured machine, recorded again."""
 
 

@@ -188,7 +188,6 @@ def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> Non
 
 
 def _exactly(read: Callable[..., Any], size: int) -> Optional[bytes]:
-    """Return exactly that many bytes, None at the end."""
     parts = []
     while size:
         piece = read(size)

@@ -48,7 +48,6 @@ def version_key(text: str) -> List[Tuple[int, str]]:
 
 
 def describe(host: LiveHost, release: str) -> Dict[str, Any]:
-    """Return the facts of one kernel."""
     module = modules.find(host, release)
     return {
         "release": release,
@@ -79,16 +78,14 @@ def next_to_boot(host: LiveHost, running: str, installed: List[Dict[str, Any]]) 
     if not bootable:
         return running, "no kernel image in /boot: the machine is booted from outside"
     once, default = _grub_variable(host, "next_entry"), _grub_default(host)
-    if default in ("", "saved") or (default == "0" and _has_entries(host)):
+    if default in ("", "saved") or (
+        default == "0" and any(host.names(root + "/loader/entries", "*.conf") for root in ROOTS)
+    ):
         default = _grub_variable(host, "saved_entry")
     for release in sorted(bootable, key=len, reverse=True):
         if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", once or default):
             return release, "the boot loader's {} names it".format("next_entry" if once else "default")
     return bootable[-1], "newest kernel image in /boot"
-
-
-def _has_entries(host: LiveHost) -> bool:
-    return any(host.names(root + "/loader/entries", "*.conf") for root in ROOTS)
 
 
 def _grub_variable(host: LiveHost, name: str) -> str:
@@ -178,7 +175,6 @@ class Entry(NamedTuple):
 
 
 def entries(host: LiveHost, release: str) -> List[Entry]:
-    """Return the boot loader's entries for a kernel."""
     found = []
     for root in ROOTS:
         folder = root + "/loader/entries"
@@ -239,11 +235,8 @@ def unified(host: LiveHost, release: str) -> List[str]:
 
 def bootable(host: LiveHost, release: str) -> bool:
     """Return whether a kernel's image is in a place from which a boot loader of this host loads it."""
-    return any(host.exists(path.format(release)) for path in IMAGES) or _has_kernel(host, release)
-
-
-def _has_kernel(host: LiveHost, release: str) -> bool:
-    return bool(unified(host, release)) or any(host.exists(entry.kernel) for entry in entries(host, release))
+    named = [path.format(release) for path in IMAGES] + [entry.kernel for entry in entries(host, release)]
+    return any(map(host.exists, named)) or bool(unified(host, release))
 
 
 def _names_in(host: LiveHost, folder: str, pattern: str) -> List[str]:

@@ -13,7 +13,6 @@ _DEFINE = re.compile(r"^#define (?:CUDNN|NCCL)_(MAJOR|MINOR|PATCHLEVEL|PATCH)\s+
 
 
 def cuda(host: LiveHost) -> Dict[str, Any]:
-    """Return the installed toolkits and the folder of the default one."""
     default = host.link("/usr/local/cuda")
     for _hop in range(3):
         following = host.link(default) if default and default.startswith("/etc/alternatives") else None

@@ -86,7 +86,6 @@ def profiles(run: Run, address: str) -> Optional[List[Dict[str, Any]]]:
 
 
 def tables(run: Run, which: Sequence[str] = ()) -> Dict[int, List[Dict[str, Any]]]:
-    """Return the profiles of GPUs by the GPUs' index."""
     table, places = run(["mig", *which, "-lgip"]), run(["mig", *which, "-lgipp"])
     where = {(int(found[0]), int(found[1])): found for found in _PLACES.findall(places["out"])}
     found_by: Dict[int, List[Dict[str, Any]]] = {}
@@ -106,7 +105,6 @@ def tables(run: Run, which: Sequence[str] = ()) -> Dict[int, List[Dict[str, Any]
 
 
 def compute_profiles(run: Run, address: str, instance: int) -> Dict[str, int]:
-    """Return {compute instance profile: its id} for a GPU instance."""
     text = run(["mig", "-i", address, "-gi", str(instance), "-lcip"])["out"]
     row = re.compile(r"^\|\s+\d+\s+\d+\s+MIG (\S+)\s+(\d+)\*?\s", re.MULTILINE)
     return {name: int(number) for name, number in row.findall(text)}

@@ -24,7 +24,6 @@ _NVRM = re.compile(
 
 
 def loaded(host: LiveHost) -> List[str]:
-    """Return the names of GPU modules that the kernel has loaded."""
     text = host.read("/proc/modules", keep=_GPU_MODULES) or ""
     names = [line.split(" ", 1)[0] for line in text.splitlines() if line]
     built_in = [name for name in ("nouveau", "nova_core", "nvidia") if host.exists(f"/sys/module/{name}/initstate")]
@@ -32,7 +31,6 @@ def loaded(host: LiveHost) -> List[str]:
 
 
 def has_nouveau(names: List[str]) -> bool:
-    """Return whether nouveau or nova is among the loaded modules."""
     return "nouveau" in names or "nova_core" in names
 
 
@@ -75,7 +73,6 @@ def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
 
 
 def carries(host: LiveHost, release: str, name: str) -> bool:
-    """Return whether a kernel has a module of that name."""
     suffix = re.compile(rf"/{re.escape(name)}\.ko(\.\w+)?$")
     return any(suffix.search(path) for path in listing(host, release))
 

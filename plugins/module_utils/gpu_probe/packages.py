@@ -29,6 +29,7 @@ _DRIVER_PACKAGE = re.compile(
 _NOT_A_DRIVER = re.compile(
     r"^nvidia-(?:driver-(?:assistant|local-repo|pinning)|kernel-common|alternative|open-kernel-common|kernel-support|legacy-check)|-source|-container"
 )
+_DPKG = {"x86_64": "amd64", "aarch64": "arm64"}
 _SANE = ("installed", "config-files", "not-installed")
 
 
@@ -55,7 +56,7 @@ def _dpkg(host: LiveHost, also: Any) -> Dict[str, Any]:
         if state == "not-installed" or not (RELEVANT.match(name) or name in also):
             continue
         arch = fields.get("Architecture", "")
-        native = native or host.observe("dpkg-architecture", _dpkg_architecture)
+        native = native or host.observe("dpkg-architecture", lambda: _DPKG.get(os.uname()[4]))
         key = name if arch in ("all", native) or native is None else name + ":" + arch
         if want == "hold":
             held.append(key)
@@ -65,10 +66,6 @@ def _dpkg(host: LiveHost, also: Any) -> Dict[str, Any]:
     if pending:
         problems.append("dpkg was interrupted: run dpkg --configure -a")
     return {"manager": "apt", "installed": installed, "held": sorted(held), "problems": problems}
-
-
-def _dpkg_architecture() -> Optional[str]:
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname()[4])
 
 
 def reduce_status(text: str, also: Any = ()) -> str:

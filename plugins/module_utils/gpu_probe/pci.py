@@ -87,7 +87,6 @@ def _gpu(host: LiveHost, folder: str, address: str, klass: str) -> Dict[str, Any
 
 
 def identity(host: LiveHost, folder: str) -> str:
-    """Return a device's vendor and product: 15b3:1021."""
     return ":".join(_hex(host.value(folder + "/" + part)) or "0000" for part in ("vendor", "device"))
 
 
@@ -103,7 +102,6 @@ def link(host: LiveHost, folder: str, address: str) -> Dict[str, Any]:
 
 
 def _slot(host: LiveHost, folder: str) -> Any:
-    """Return the maximum link of a device's slot, from the bridge above it."""
     above = os.path.dirname(os.path.realpath(host.inside(folder)))
     return {
         "slot_max_width": number(host.value(above + "/max_link_width")),
@@ -136,7 +134,6 @@ def _hex(text: Optional[str]) -> Optional[str]:
 
 
 def number(text: Optional[str]) -> Optional[int]:
-    """Return the text as a number, None when it is not one."""
     try:
         return int(text) if text else None
     except ValueError:

@@ -54,7 +54,6 @@ def _is_on(text: str, name: str) -> Optional[bool]:
 
 
 def _symbols(host: LiveHost) -> Optional[Dict[str, bool]]:
-    """Return which of `_SYMBOLS` the running kernel has."""
     answer: Optional[Dict[str, bool]] = host.observe("symbols", lambda: _in_kernel(host))
     return answer
 

@@ -75,14 +75,12 @@ def lost(host: LiveHost) -> str:
 
 
 def names(state: Optional[Dict[str, Any]]) -> Set[str]:
-    """Return the names of all packages in the record."""
     found = [(state or {}).get(key) for key in ("packages", "holds", "brought")]
     several = [part for part in found if isinstance(part, (dict, list))]
     return {name for part in several for name in part if isinstance(name, str)}
 
 
 def units(state: Any) -> List[Any]:
-    """Return the names of all units in the record."""
     found = (state or {}).get("services")
     return sorted(found) if isinstance(found, dict) else []
 

@@ -149,7 +149,6 @@ def _of_recovery(fields: Any, cells: List[str]) -> Dict[str, Any]:
 
 
 def recoveries(host: LiveHost) -> List[Dict[str, Any]]:
-    """Return the recorded recoveries of this host's GPUs, oldest first."""
     try:
         kept = json.loads(host.read(RECOVERIES) or "[]")
     except (ValueError, RecursionError):

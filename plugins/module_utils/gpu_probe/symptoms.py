@@ -113,7 +113,6 @@ def _openable(path: str) -> Any:
 
 
 def _builds(host: LiveHost, facts: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the DKMS logs of the driver modules' last builds."""
     found = []
     running, versions = facts["kernel"]["running"], []
     for entry in facts["dkms"]:
@@ -172,7 +171,6 @@ def _mig_instances(host: LiveHost, facts: Dict[str, Any]) -> Any:
 
 
 def _licence(host: LiveHost, facts: Dict[str, Any]) -> List[Any]:
-    """Return the licence states that nvidia-smi reports for vGPUs."""
     if facts["smi"] is None or not facts["smi"]["ok"] or not any(gpu["vgpu"] for gpu in facts["gpus"]):
         return []
     told = host.run("nvidia-smi-licence", [facts["smi"]["path"], "-q"], 10)
