@@ -150,6 +150,12 @@ def hidden(facts: HostFacts) -> Refusal | None:
     return Refusal(reference="GS-801", message=message, hint=hint, exit=int(Exit.REFUSED))
 
 
+def planned_from(facts: HostFacts) -> tuple[str, ...]:
+    """Return the apply on record and when it finished, from which a plan of this host is made; () if it is hidden."""
+    last = record_of(facts).apply
+    return () if hidden(facts) else (last.id, last.finished or "")
+
+
 def forgotten(facts: HostFacts) -> str:
     """Return a warning that an earlier record was lost, with what this one therefore lacks; "" if none was."""
     past = record_of(facts).lost

@@ -16,7 +16,7 @@ from gpusetup.components.judge import Judged
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
 from gpusetup.components.python.size import environment_sizes, total, unmeasured
-from gpusetup.components.record import begun, lost, record_of, unfinished, unread
+from gpusetup.components.record import begun, lost, planned_from, record_of, unfinished, unread
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
@@ -293,7 +293,8 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
-    variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
+    variables = role_variables(facts, wanted)
+    variables = msgspec.structs.replace(variables, gpu_state_lock=lock, gpu_state_planned=planned_from(facts))
     sizes = environment_sizes(wanted, todo, facts.arch, matrix.wheels)
     size = total(sizes.values())
     warnings = (

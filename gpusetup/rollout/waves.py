@@ -4,7 +4,7 @@ import time
 
 from msgspec.structs import replace
 
-from gpusetup.components.record import hidden, record_of
+from gpusetup.components.record import planned_from
 from gpusetup.drive.audit import on_record
 from gpusetup.drive.causes import counted
 from gpusetup.drive.inventory import write_overlay
@@ -192,11 +192,10 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
 
 def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:
     """Return the variables of a host's plan with those of this run: no second preflight, lists, reboot policy."""
-    policy, facts = rollout.reboot_policy(name), rollout.facts[name]
-    last = record_of(facts).apply
+    policy = rollout.reboot_policy(name)
     return replace(
         variables, gpu_preflight_enabled=False, gpu_packages_fetched=rollout.fetched.get(name, ""),
-        gpu_state_planned=() if hidden(facts) else (last.id, last.finished or ""),
-        gpu_state_id=rollout.session.run.id, gpu_reboot_policy=policy,
+        gpu_state_planned=planned_from(rollout.facts[name]), gpu_state_id=rollout.session.run.id,
+        gpu_reboot_policy=policy,
         gpu_reboot_local=rollout.local(name) and policy != "never",
     )  # fmt: skip

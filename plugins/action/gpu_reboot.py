@@ -40,7 +40,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             before = self._boot_id()
         except (AnsibleError, ValueError) as error:
             return {**result, "failed": True, "changed": False, "rebooted": False, "msg": f"not rebooted: {error}"}
-        command = f"PATH={PLACES}:$PATH; export PATH; shutdown -r now {shlex.quote(self._text())}"
+        # ssh may be set to repeat what it could not finish, and the host may be up again by then.
+        command = f'[ "$({BOOT_ID})" != {before} ] || shutdown -r now {shlex.quote(self._text())}'
+        command = f"PATH={PLACES}:$PATH; export PATH; {command}"
         try:
             made = self._low_level_execute_command(command)
         except AnsibleConnectionFailure:

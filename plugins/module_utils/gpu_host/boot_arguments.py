@@ -66,7 +66,7 @@ class Grubby(Argument):
 
     def look(self) -> Optional[str]:
         _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
-        has = [self.name in entry for entry in re.findall(r"^args=(.*)$", text, re.MULTILINE)]
+        has = [self.name in entry.split() for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
         return ("all" if all(has) else "some" if any(has) else "none") if has else None
 
     def fits(self, now: Optional[str], wanted: Optional[str]) -> bool:

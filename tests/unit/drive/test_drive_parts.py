@@ -30,33 +30,30 @@ def test_our_selection_wins_over_the_persons_limit():
     assert "--limit=gpu" not in argv
 
 
-def test_what_a_person_configured_stands(tmp_path):
-    places = {"collections": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
-    plain = ansible_environment({"PATH": "/bin"}, **places)
+def environment(outside, *configured):
+    places = {"collections": Path("/c"), "package": Path("/p/gpusetup"), "events": Path("/e")}
+    return ansible_environment(outside, **places, configured=frozenset(configured))
+
+
+def test_what_a_person_configured_stands():
+    plain = environment({"PATH": "/bin"})
     assert plain["ANSIBLE_PIPELINING"] == "1"
     assert "ANSIBLE_HOST_KEY_CHECKING" not in plain
-    kept = ansible_environment(
-        {"ANSIBLE_FORKS": "3"}, **places, configured=frozenset({("ssh_connection", "pipelining")})
-    )
+    kept = environment({"ANSIBLE_FORKS": "3"}, ("ssh_connection", "pipelining"))
     assert kept["ANSIBLE_FORKS"] == "3"
     assert "ANSIBLE_PIPELINING" not in kept
 
 
-def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable(tmp_path):
-    places = {"collections": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
-    usual = ansible_environment({"HOME": "/home/somebody"}, **places)
+def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable():
+    usual = environment({"HOME": "/home/somebody"})
     assert "ControlMaster=auto" in usual["ANSIBLE_SSH_ARGS"]
     assert "ANSIBLE_SSH_CONTROL_PATH_DIR" not in usual
-    home = "/home/" + "ü" * 50
-    assert (
-        ansible_environment({"HOME": home, "XDG_RUNTIME_DIR": "/run/user/7"}, **places)["ANSIBLE_SSH_CONTROL_PATH_DIR"]
-        == "/run/user/7"
-    )
-    alone = ansible_environment({"HOME": home}, **places)["ANSIBLE_SSH_ARGS"]
+    home = {"HOME": "/home/" + "ü" * 50}
+    assert environment(home | {"XDG_RUNTIME_DIR": "/run/user/7"})["ANSIBLE_SSH_CONTROL_PATH_DIR"] == "/run/user/7"
+    alone = environment(home)["ANSIBLE_SSH_ARGS"]
     assert "Control" not in alone
     assert "ServerAliveInterval" in alone
-    theirs = frozenset({("ssh_connection", "control_path_dir")})
-    assert "ControlMaster" in ansible_environment({"HOME": home}, **places, configured=theirs)["ANSIBLE_SSH_ARGS"]
+    assert "ControlMaster" in environment(home, ("ssh_connection", "control_path_dir"))["ANSIBLE_SSH_ARGS"]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +88,7 @@ def test_template_marks_from_a_host_never_reach_ansible(tmp_path):
 def test_the_overlay_is_read_by_ansible(tmp_path):
     (tmp_path / "hosts.ini").write_text("a x=0\nb\n")
     folder = write_overlay(tmp_path / "o", {"a": {"x": 1, "gpu_list": [1, "two"]}})
-    argv = [
-        sys.executable, "-m", "ansible", "inventory", "-i", str(tmp_path / "hosts.ini"), "-i", str(folder), "--list",
-    ]  # fmt: skip
+    argv = [sys.executable, "-m", "ansible", "inventory", "-i", tmp_path / "hosts.ini", "-i", folder, "--list"]
     told = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
     assert told[SELECTED]["hosts"] == ["a"]
     assert told["_meta"]["hostvars"]["a"]["gpu_list"] == [1, "two"]

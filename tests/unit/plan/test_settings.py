@@ -1,9 +1,12 @@
 """Wishes from the command line, gpusetup.toml and the inventory, laid over each other, and what options make of a rollout."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import Apply, HostRecord
 from gpusetup.model.plan import Plan
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.settings import PREFIX, read_level, settings_for
@@ -178,23 +181,24 @@ def test_a_working_driver_stays_where_the_rest_of_the_lock_goes_with_it(words, d
     assert (kept is wish) is (driver is None or "mismatch" in driver or bool(words))
 
 
+THEIRS = HostRecord(apply=Apply(id="theirs", finished="now"))
+
+
 @pytest.mark.parametrize(
-    ("wish", "kernel", "carried_out"),
+    ("wish", "kernel", "state", "carried_out"),
     [
-        ({}, {}, True),
-        ({"reboot": "never"}, {}, True),  # more care is no other wish
-        ({"persistence": False}, {}, False),
-        ({}, {"next": "6.8.0-99-generic"}, False),
+        ({}, {}, None, True), ({"reboot": "never"}, {}, None, True),  # more care is no other wish
+        ({}, {}, "cut", True), ({}, {}, THEIRS, False),
+        ({"persistence": False}, {}, None, False), ({}, {"next": "6.8.0-99-generic"}, None, False),
     ],
-)
-def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(wish, kernel, carried_out):
+)  # fmt: skip
+def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(wish, kernel, state, carried_out):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
-    plan = Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": planner.second(facts, WISH, nvidia_ubuntu).plan})
-    settings = {"a": changed(WISH, **wish)}
-    rollout = Rollout(None, matrix(), None, facts={"a": changed(facts, kernel=kernel)}, settings=settings)
-    if carried_out:
+    made = planner.second(facts, WISH, nvidia_ubuntu).plan
+    plan = Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": made})
+    state = HostRecord(apply=Apply(id="run-1", lock=made.lock)) if state == "cut" else state
+    now = {"a": changed(facts, kernel=kernel, state=state)}
+    rollout = Rollout(None, matrix(), None, facts=now, settings={"a": changed(WISH, **wish)})
+    with nullcontext() if carried_out else refused(BadInputError, "GS-411"):
         draft = _first(planner, rollout, "a", Planning(made=plan))
-        assert (draft.stage, draft.plan) == ("transaction", plan.hosts["a"])
-    else:
-        with refused(BadInputError, "GS-411"):
-            _first(planner, rollout, "a", Planning(made=plan))
+        assert (draft.stage, draft.plan) == ("transaction", made)
