@@ -178,7 +178,6 @@ def _keeps_driver(arguments: argparse.Namespace) -> bool:
 def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
     """Refuse a bundle without wheels for the machine, which would otherwise fail only after booting."""
     from gpusetup.bootstrap.bundle import sets_for, unusable_wheels
-    from gpusetup.matrix.gpus import find_gpu
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.matrix.systems import by_id
 
@@ -186,8 +185,7 @@ def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
     system = by_id(matrix, lock.request.os)
     if system is None or system.python == "unknown":
         return
-    only = {find_gpu(matrix, name).only_cpu for name in lock.request.gpus} - {None}
-    arch = lock.request.arch or (only.pop() if len(only) == 1 else None) or "x86_64"
+    arch = lock.request.arch or "x86_64"
     wanted = sets_for(system, arch)
     for kind in [kind for kind in wanted if kind in manifest.sets]:
         unusable = unusable_wheels(manifest, kind, system.glibc)

@@ -182,10 +182,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     context = context_of(matrix.repos, facts, settings, Offers(None))
     doubt = unproven(context)
     if doubt is not None:
-        output.warn(
-            f"{doubt.message}: {doubt.note}; the roles refuse it without a fingerprint in gpu_repo_sources has its"
-            " fingerprint"
-        )
+        output.warn(f"{doubt.message}: {doubt.note}; the roles need its fingerprint in gpu_repo_sources")
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
     packages = (*wanted.packages.prerequisites, *wanted.packages.python) if wanted.packages is not None else ()

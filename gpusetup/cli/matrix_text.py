@@ -168,24 +168,21 @@ def _filled(head: str, text: str) -> str:
     return textwrap.fill(head + text, 80, subsequent_indent=" " * len(head), break_on_hyphens=False)
 
 
+def _window(first: str, last: str | None) -> str:
+    return f"from {first}" + (f", last {last}" if last else "")
+
+
 def _one_gpu(row: dict[str, Any]) -> str:
     """Return everything known of one GPU, a line each."""
     lines = [
         ("GPU", row["gpu"]),
         ("architecture", f"{row['architecture']}, compute capability {row['cc']}"),
         ("PCI ids", ", ".join(row["pci_ids"]) or "?"),
-        (
-            "drivers",
-            f"from {row['driver_first'] or '?'}" + (f", last {row['driver_last']}" if row["driver_last"] else ""),
-        ),
-        (
-            "CUDA toolkits",
-            f"from {row['cuda_first']}" + (f", last {row['cuda_last']}" if row["cuda_last"] else "")
-            if row["cuda_first"]
-            else "",
-        ),
+        ("drivers", _window(row["driver_first"] or "?", row["driver_last"])),
+        ("CUDA toolkits", _window(row["cuda_first"], row["cuda_last"]) if row["cuda_first"] else ""),
         ("open modules", row["open_module"]),
-        ("MIG", f"from driver {row['mig_driver']}" if row["mig_driver"] else ""),
+        ("MIG", f"from driver {row['mig_driver'] or '?'}" if row["mig_driver"] or row["mig_profiles"] else ""),
+        ("MIG profiles", ", ".join(row["mig_profiles"])),
         ("only beside", row["only_cpu"] or ""),
         ("memory", f"{_cell('memory_gb', row)} GB {row['memory_type'] or ''}".rstrip() if row["memory_gb"] else "?"),
         ("bandwidth", f"{_cell('bandwidth_gbs', row)} GB/s" if row["bandwidth_gbs"] else "?"),

@@ -19,7 +19,7 @@ _AGAINST_TORCH = "--no-build-isolation"
 """The pip option for packages that are compiled against the installed torch."""
 _BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 _NO_WHEELS = "nothing in this stack is a Python package"
-_NO_TOOLKIT = "the CUDA toolkit with its compiler is not a Python package"
+_NO_TOOLKIT = "gpusetup installs this CUDA toolkit from system packages only"
 
 
 def install_of(resolution: Resolution, matrix: Matrix) -> Install:
@@ -91,9 +91,9 @@ def _steps(install: str, pins: tuple[str, ...], later: tuple[str, ...], stack: S
 
 
 def _lacks_toolkit(stack: Stack) -> bool:
-    """Return whether no wheel brings the CUDA toolkit: only a framework, package or CuPy brings its parts."""
-    users = (stack.torch, stack.tensorflow, stack.jax, stack.cupy, *stack.packages().values())
-    return stack.cuda is not None and all(user is None for user in users)
+    """Return whether no wheel brings the CUDA toolkit: only frameworks, packages, and the wheels beside CuPy do."""
+    users = (stack.torch, stack.tensorflow, stack.jax, *stack.packages().values())
+    return stack.cuda is not None and not any(users) and not (stack.cupy and stack.cuda.wheel)
 
 
 def companions_of(stack: Stack, matrix: Matrix) -> dict[str, str]:

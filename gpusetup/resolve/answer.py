@@ -262,6 +262,10 @@ def _driver_warnings(space: Space, value: DriverValue) -> Iterator[str]:
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}; {value.version} is older"
+    others = [gpu.label for gpu in space.gpus if gpu.only_cpu is None and space.request.arch is None]
+    for gpu in space.gpus:
+        if gpu.only_cpu and others:
+            yield f"{gpu.label} comes only with {gpu.only_cpu} CPUs: the answer is for {others[0]} in such a host too"
 
 
 def _instead(space: Space, value: DriverValue) -> str:

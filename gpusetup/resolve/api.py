@@ -18,7 +18,7 @@ from gpusetup.resolve.policy import KEYS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
 from gpusetup.resolve.search import minimal_conflict
-from gpusetup.resolve.space import Space
+from gpusetup.resolve.space import DEFAULT_ARCH, Space
 from gpusetup.resolve.suggest import left_open, suggestions
 from gpusetup.versions import nv
 
@@ -44,7 +44,7 @@ def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Ma
     warnings = (text for other in (main, *found) for text in other.warnings)
     return replace(
         main,
-        request=request,
+        request=replace(request, arch=main.request.arch),
         stack=replace(main.stack, driver=driver, cudas=cudas),
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -111,7 +111,7 @@ def _resolved(request: Request, matrix: Matrix) -> Resolution:
         raise _no_stack(space)
     return Resolution(
         matrix=matrix.stamp,
-        request=request,
+        request=request if space.arch == DEFAULT_ARCH else replace(request, arch=space.arch),
         stack=stack_of(space, solution),
         reasons=reasons(space, solution),
         warnings=warnings_about(space, solution),

@@ -229,9 +229,9 @@ def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[st
         if release.kind == "source":
             how = value.file.build
             yield f"{name} {value.version} is built on the host" + (f": {how}" if how else "")
-        if release.cuda and not release.extras and any(other.extras for other in value.file.releases):
-            cuda = release.cuda[0]
-            yield f"{name} {value.version} installs no CUDA libraries: CUDA {cuda} and its cuDNN must be there"
+        bare = not release.extras and any(other.extras for other in value.file.releases)
+        if bare and release.cuda and "torch" not in solution:
+            yield f"{name} {value.version} installs no CUDA libraries: it needs CUDA {release.cuda[0]} and its cuDNN"
         for other in release.adds:
             yield f"{name} opens libraries of {other}, without requiring it: gpusetup installs it too"
 

@@ -67,13 +67,23 @@ def test_every_gpu_is_known():
     assert all(find_gpu(matrix(), item.gpu).names and item.count > 0 for item in matrix().instances.instances)
 
 
-SAID = {"P5.48xlarge": "H100", "nd96isr_h100_v5": "H100", "NV36ads_A10_v5": "gpusetup_source", "p5.48xl": "p5.48xlarge"}
+SAID = {
+    "P5.48xlarge": (0, "H100"), "nd96isr_h100_v5": (0, "H100"), "NV36ads_A10_v5": (4, "gpusetup_source"), "p5.48xl": (3, "p5.48xlarge"),
+    "p6e-gb200.36xlarge": (0, "GB200 (Blackwell)"), "ND128isr_GB300_v6": (0, "GB300 (Blackwell)"), "g5g.metal": (4, "(T4G) on aarch64"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "said"), SAID.items())
-def test_a_type_asks_for_its_gpus(asked, said):
+@pytest.mark.parametrize("asked", SAID)
+def test_a_type_asks_for_its_gpus(asked):
     code, *texts = run(["resolve", "torch", "--on", asked, "--os", "ubuntu24.04"])
-    assert (code, said in "".join(texts)) == ({"gpusetup_source": 4, "p5.48xlarge": 3}.get(said, 0), True), texts
+    assert (code, SAID[asked][1] in "".join(texts)) == (SAID[asked][0], True), texts
+
+
+def test_the_page_of_a_gpu_has_the_mig_profiles_of_its_json(shipped):
+    for product in shipped.mig.products:
+        for gpu in (gpu for gpu in shipped.gpus.gpus if {*gpu.ids} & {*product.ids}):
+            text = " ".join(run(["matrix", "gpu", gpu.name])[1].split())
+            assert f"MIG profiles {', '.join(profile.name for profile in product.profiles)} " in text, gpu.name
 
 
 def test_the_table_is_narrowed_by_cloud_and_gpu():

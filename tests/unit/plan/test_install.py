@@ -174,6 +174,16 @@ def test_toolkit_wheels_without_a_compiler_are_not_offered_and_no_image_of_a_too
     assert (install.docker, "CUDA 11.4" in install.notes["docker"]) == ((), True)
 
 
+def test_every_cupy_has_its_toolkit_or_no_lines_of_pip():
+    for cuda in matrix().cuda.releases:
+        try:
+            lines = install_of(resolved("cupy", f"cuda=={cuda.version}"), matrix()).pip
+        except NoStackError:
+            continue
+        assert bool(lines) == bool(cuda.wheel), cuda.version
+        assert not lines or "cuda-toolkit==" in lines[1] or "nvidia-cuda-runtime-cu11==" in lines[1]
+
+
 BUILDS = [f"{build.version}+{build.variant}" for build in matrix().torch.builds if build.code]
 
 

@@ -94,6 +94,15 @@ def test_grace_hopper_implies_its_cpu_and_open_modules(ask):
     assert any("is the build on PyPI" in reason.text for reason in resolution.reasons)
 
 
+def test_a_gpu_with_its_own_cpu_makes_the_host_of_the_others(ask, shipped):
+    own = [gpu.name for gpu in shipped.gpus.gpus if gpu.only_cpu and gpu.kind != "jetson"]
+    assert {"GB200", "T4G"} <= set(own)
+    for name in own:
+        said = f"{name} comes only with aarch64 CPUs: the answer is for RTX A2000 in such a host too"
+        answer = ask("driver", gpu=["RTX A2000", name])
+        assert (answer.request.arch, said in answer.warnings) == ("aarch64", True)
+
+
 def test_t4g_has_no_torch(ask, refused):
     document = refused("torch", gpu=["t4g"])
     assert document["rules"] == {"torch-needs-code-for-gpu"}

@@ -64,9 +64,10 @@ const Words = (about) => {
   function pip(given, asked, solution) {
     const { options, pins, toolkit, libraries, kept, limits, none } = given.told.install;
     const there = Object.keys(pins).filter((name) => name in solution);
-    if (!there.length) return { note: none };
-    const framework = there.some((name) => FRAMEWORKS.includes(name)), cuda = solution.cuda;
-    const alone = framework ? [] : [toolkit.wheels[toolkit.extra[solution.cupy]][cuda],
+    const framework = there.some((name) => FRAMEWORKS.includes(name));
+    const wheels = "cupy" in solution ? toolkit.wheels[toolkit.extra[solution.cupy]][solution.cuda] : "";
+    if (!framework && !wheels) return { note: none };
+    const alone = framework ? [] : [wheels,
       ...["cudnn", "nccl"].filter((name) => name in solution).map((name) => libraries[name][solution[name]][major(given, solution)])];
     const brings = { driver: true, torch: "torch" in solution, jax: "jax" in solution, cuda: "cupy" in solution && toolkit.extra[solution.cupy] };
     const place = Object.keys(limits.kinds).reduce((found, name, index) =>
