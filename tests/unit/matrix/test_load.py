@@ -30,11 +30,6 @@ def _refused(name: str, path: Path) -> BadInputError:
     return raised.value
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_component_loads(name):
-    assert isinstance(getattr(Matrix(), name), struct_of(name))
-
-
 def test_a_file_is_read_when_it_is_asked_for(tmp_path):
     (tmp_path / "cuda.json").write_text("not JSON")
     loaded = Matrix(tmp_path)
@@ -161,11 +156,11 @@ def test_an_overlay_that_takes_away_what_the_shipped_data_names(tmp_path):
         _ = Matrix(tmp_path).cuda
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_shipped_data_passes_as_an_overlay(tmp_path, name):
-    for component in NAMES:
-        _copy(tmp_path, component)
-    assert getattr(Matrix(tmp_path), name) == getattr(Matrix(), name)
+def test_the_shipped_data_passes_as_an_overlay(tmp_path):
+    for name in NAMES:
+        _copy(tmp_path, name)
+    copied = Matrix(tmp_path)
+    assert [name for name in NAMES if getattr(copied, name) != getattr(Matrix(), name)] == []
 
 
 def _overlay(folder: Path, **record: object) -> Matrix:

@@ -29,9 +29,6 @@ def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(s
             assert row[name] == max((each[name] for each in found), key=Version, default=None), row["python"]
 
 
-# --- relations ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("driver", "cuda", "relation"),
     [
@@ -82,9 +79,6 @@ def test_forward_is_for_data_centre_gpus(ask):
 
 def test_forward_is_not_preferred(ask):
     assert ask("cuda", gpu=["h100"], forward=True).stack.cuda.compat is None
-
-
-# --- drivers --------------------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask):
@@ -155,9 +149,6 @@ def test_what_repositories_offer_restricts_version_and_flavour(ask, refused):
 
 def test_a_vgpu_guest_keeps_its_driver(ask):
     assert ask("cuda", vgpu_guest=True, installed_driver="550.144.03").stack.driver.version == "550.144.03"
-
-
-# --- frameworks -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_asked_gives_a_long_lived_driver_and_a_cuda_that_it_runs(ask):
@@ -318,8 +309,7 @@ def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask, refused):
 
 
 def test_torch_decides_the_cudnn(ask):
-    stack = ask("torch==2.6.0+cu124", "cudnn").stack
-    assert nv(stack.cudnn.version).numbers[:3] == (9, 1, 0)
+    assert nv(ask("torch==2.6.0+cu124", "cudnn").stack.cudnn.version).numbers[:3] == (9, 1, 0)
 
 
 def test_cupy_package_follows_the_major(ask):
