@@ -1,8 +1,8 @@
 """The samples of a watched host, one line of JSON each; rates are in bytes per second, memory in bytes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from gpusetup.model import Document
 
@@ -10,14 +10,19 @@ State = Literal["waiting", "connecting", "live", "stuck", "silent", "down", "ref
 """`stuck`: the host answers, its driver does not. `silent`: connected, but no line arrives."""
 
 
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+Real = Annotated[float, Meta(ge=-1e15, le=1e15)]
+"""What a host sends is bounded: sums and shares of it stay numbers."""
+
+
 class Program(Struct, frozen=True, kw_only=True):
     """A program on a GPU; None: unknown, such as for a process that is not visible on the host."""
 
-    pid: int
+    pid: Whole
     kind: str = ""
     """C: compute, G: graphics."""
-    memory: int | None = None
-    utilization: int | None = None
+    memory: Whole | None = None
+    utilization: Whole | None = None
     user: str | None = None
     command: str | None = None
     container: str | None = None
@@ -26,29 +31,29 @@ class Program(Struct, frozen=True, kw_only=True):
 class GpuNow(Struct, frozen=True, kw_only=True):
     """A GPU at one moment; None: it does not report the value."""
 
-    index: int
+    index: Whole
     uuid: str | None = None
     address: str | None = None
     name: str | None = None
     error: str = ""
     """Why it does not answer: for example it is lost, or needs a reset."""
-    utilization: int | None = None
-    memory_utilization: int | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    power: float | None = None
-    power_limit: float | None = None
-    temperature: int | None = None
-    memory_temperature: int | None = None
-    fan: int | None = None
-    clock: int | None = None
-    clock_limit: int | None = None
-    memory_clock: int | None = None
+    utilization: Whole | None = None
+    memory_utilization: Whole | None = None
+    memory_used: Whole | None = None
+    memory_total: Whole | None = None
+    power: Real | None = None
+    power_limit: Real | None = None
+    temperature: Whole | None = None
+    memory_temperature: Whole | None = None
+    fan: Whole | None = None
+    clock: Whole | None = None
+    clock_limit: Whole | None = None
+    memory_clock: Whole | None = None
     throttle: tuple[str, ...] | None = None
-    pcie_tx: float | None = None
-    pcie_rx: float | None = None
-    nvlink_tx: float | None = None
-    nvlink_rx: float | None = None
+    pcie_tx: Real | None = None
+    pcie_rx: Real | None = None
+    nvlink_tx: Real | None = None
+    nvlink_rx: Real | None = None
     mig: bool | None = None
     processes: tuple[Program, ...] = ()
 
@@ -64,12 +69,12 @@ class Look(Struct, frozen=True, kw_only=True):
     """One line: the GPUs, or how long the driver has not answered."""
 
     watch: Literal[1]
-    time: float
+    time: Real
     source: str | None = None
     driver: str | None = None
     gpus: tuple[GpuNow, ...] = ()
     error: str = ""
-    stuck: float | None = None
+    stuck: Real | None = None
     asked: str = field(default="", name="in")
 
 

@@ -151,7 +151,7 @@ def ago(seconds: float | None) -> str:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key that puts gpu-2 before gpu-10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
 _TERM = re.compile(r"([a-z]+)(<=|>=|!=|=|<|>|~)(.*)", re.DOTALL)

@@ -20,6 +20,7 @@ from gpusetup.drive.playbook import Observer, Session, run_playbook
 from gpusetup.drive.runner import Running
 from gpusetup.drive.ssh import Route, route_of
 from gpusetup.errors import BadInputError
+from gpusetup.model import UNDECODED
 from gpusetup.model.watch import Look, State
 
 _GIVE_UP = 30.0
@@ -117,7 +118,7 @@ class Link:
     def _line(self, line: bytes) -> None:
         try:
             look = _DECODER.decode(line)
-        except msgspec.MsgspecError:
+        except UNDECODED:
             self.say(line)  # a greeting, or why no program could be started
             return
         self.heard = self.clock()

@@ -218,6 +218,8 @@ def test_the_reason_is_what_ssh_said_last(link, err, reason):
 def test_what_is_no_line_of_ours_is_a_reason_and_never_harm(link):
     host = link("a")
     host.take(b"Welcome to a!\n\xff\xfe\n" + b'{"watch":2}\n[1]\n')
+    for evil in (b'"error":"\xff"}', b'"x":' + b"[" * 200_000, b'"gpus":[{"index":0,"power":1e308}]}'):
+        host.take(b'{"watch":1,"time":1.0,' + evil + b"\n")
     assert host.looks == 0
     host.take(b"x" * (5 << 20))
     assert len(host._rest) == 0, "a line without an end is thrown away"

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.watch import GpuNow, Program
+from gpusetup.watch.documents import document, rows
 from gpusetup.watch.figures import Filter, ordered
 from gpusetup.watch.view import View
 
@@ -50,6 +52,18 @@ def test_80_columns_hold_the_figures_that_matter(link):
     assert max(map(len, lines)) <= 80
     assert "HOST                  UTIL  MEM       POWER  TEMP" in lines[1]
     assert lines[3] == "  0 H200               90%  71%   600W/700W  60°C  anna"
+
+
+@pytest.mark.parametrize("value", [10**300, 1e308, -1e308, 2**53, 0, -1])
+def test_no_number_of_a_host_ends_the_view(link, value):
+    fields = [{name: value} for name in GpuNow.__struct_fields__]
+    fields += [{"processes": [{"pid": 1} | {name: value}]} for name in Program.__struct_fields__]
+    for field in fields:
+        host = link("a", gpu())
+        host.take(json.dumps({"watch": 1, "time": 1.0, "gpus": [{"index": 0} | field] * 2}).encode() + b"\n")
+        View(sort="memory").listing([host], 120)
+        assert rows(host, 1.0)
+        assert document([host], [host], 1.0).ok, field
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 25, 39, 40, 60, 80, 200])
