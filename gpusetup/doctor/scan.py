@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, cast
 
 from gpusetup.doctor.catalogue import catalogue, meaning
@@ -214,9 +214,10 @@ class _Tally:
         return [match._replace(times=self.times[match.cause]) for match in self._found.values()]
 
 
-def _evidence(line: str) -> str:
-    line = line.strip()
-    return line if len(line) <= 400 else line[:400] + " …"
+def _evidence(line: str, at: int) -> str:
+    """Return a line; of a long one the part with what was found, which begins at `at`."""
+    start = max(0, at - 100) if len(line) > 400 else 0
+    return "… " * (start > 0) + line[start : start + 400].strip() + " …" * (len(line) > start + 400)
 
 
 class _Plain:
@@ -314,10 +315,10 @@ class _Block:
             before, after = (index - _AROUND, index), (index + 1, index + _AROUND + 1)
             if len(raw) > 2 * FAR:
                 around = plain.between(*before), plain.between(*after)
-                for column, meant in told.places:
-                    near = raw[max(0, column - FAR) : column + FAR].decode("utf-8", "replace")
-                    finds = tuple(find for find in _prepared().meant[meant] if find in told.finds)
-                    _judge(tally, near, Place(near, *around), finds, number + index)
+                for part, places in groupby(told.places, lambda place: place[0] // FAR):  # each with its neighbours
+                    near = raw[max(0, part - 1) * FAR : (part + 2) * FAR].decode("utf-8", "replace")
+                    meant = {find for _, found in places for find in _prepared().meant[found]}
+                    _judge(tally, near, Place(near, *around), tuple(meant & set(told.finds)), number + index)
                 continue
             key: tuple[object, ...] = (plain[index], told.finds)
             if told.depends != "nothing":
@@ -338,14 +339,16 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
     """Return the causes that the finds in a line confirm."""
     prepared = _prepared()
     told: dict[str, dict[str, str]] = {}
-    for pattern in dict.fromkeys([prepared.finds[find][0] for find in finds if prepared.finds[find][1] in line]):
+    first = len(line)
+    for pattern, text in dict(prepared.finds[find] for find in finds if prepared.finds[find][1] in line).items():
         groups = prepared.expressions[pattern].fits(place)
         if groups is None or not (cause := meaning(prepared.causes[pattern], groups)):
             continue
         if not (another_module(cause, place.window) or foreign(catalogue()[cause].area, line)):
             told.setdefault(cause, {}).update(groups)
+            first = min(first, line.find(text))
     for cause, groups in told.items():
-        tally.add(cause, number, _evidence(line), groups)
+        tally.add(cause, number, _evidence(line, first), groups)
     return tuple(told)
 
 

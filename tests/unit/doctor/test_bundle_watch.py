@@ -13,17 +13,12 @@ from gpusetup.doctor.logs import message_of_record, watch
 @pytest.mark.parametrize(
     "text",
     [
-        "password=hunter2hunter2",
-        "NGC_API_KEY: hunter2hunter2",
-        '{"token": "hunter2hunter2"}',
-        "Authorization: Bearer hunter2hunter2",
-        "proxy http://user:hunter2hunter2@proxy:3128/",
-        "export HF_TOKEN=hunter2hunter2",
+        "password=hunter2hunter2", "NGC_API_KEY: hunter2hunter2", '{"token": "hunter2hunter2"}',
+        "Authorization: Bearer hunter2hunter2", "proxy http://user:hunter2hunter2@proxy:3128/",
+        "export HF_TOKEN=hunter2hunter2", "AWS_SECRET_ACCESS_KEY='hunter2hunter2'", "hf_hunter2hunter2hunter2",
         "-----BEGIN RSA PRIVATE KEY-----\nhunter2hunter2\n-----END RSA PRIVATE KEY-----",
-        "AWS_SECRET_ACCESS_KEY='hunter2hunter2'",
-        "hf_hunter2hunter2hunter2",
     ],
-)
+)  # fmt: skip
 def test_secrets_are_masked(text):
     assert "hunter2hunter2" not in host_code("gpu_probe.commands").mask(text)
 
@@ -40,9 +35,7 @@ def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):
     assert os.stat(path).st_mode & 0o777 == 0o600
     with tarfile.open(path) as archive:
         assert sorted(archive.getnames()) == [
-            "gpusetup-bundle/MANIFEST",
-            "gpusetup-bundle/a.txt",
-            "gpusetup-bundle/files/etc/b",
+            f"gpusetup-bundle/{name}" for name in ("MANIFEST", "a.txt", "files/etc/b")
         ]
 
 

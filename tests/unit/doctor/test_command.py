@@ -49,10 +49,15 @@ def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "raw", [XID.encode(), gzip.compress(XID.encode()), XID.encode("utf-16")], ids=["text", "gzip", "utf-16"]
-)
-def test_a_log_is_known_by_its_lines_where_its_name_does_not_tell(raw, tmp_path, capsys):
-    path = tmp_path / "syslog"
+    ("name", "raw"),
+    [
+        ("syslog", XID.encode()), ("syslog", gzip.compress(XID.encode())), ("syslog", XID.encode("utf-16")),
+        ("train.log", XID.splitlines()[1].partition(":")[2].encode()),
+    ],
+    ids=["text", "gzip", "utf-16", "by its name"],
+)  # fmt: skip
+def test_a_log_is_known_by_its_lines_or_its_name(name, raw, tmp_path, capsys):
+    path = tmp_path / name
     path.write_bytes(raw)
     assert main(["doctor", str(path)]) == 0
     assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
@@ -82,13 +87,6 @@ def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
     assert "GS-602" in capsys.readouterr().err
 
 
-def test_a_log_that_is_named_like_one_is_read_without_an_option(tmp_path, capsys):
-    log = tmp_path / "train.log"
-    log.write_text("NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=python3\n")
-    assert main(["doctor", str(log)]) == 0
-    assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml", "uv.lock"])
 def test_a_file_that_is_missing_is_no_message(name, capsys):
     assert main(["doctor", name]) == 3
@@ -96,33 +94,23 @@ def test_a_file_that_is_missing_is_no_message(name, capsys):
 
 
 def test_what_is_piped_in_without_text_is_named_with_its_option():
-    doctor = [sys.executable, "-m", "gpusetup", "doctor", "--root", str(HEALTHY)]
-    told = subprocess.run(doctor, input="Xid 79\n", capture_output=True, text=True, check=False, timeout=60)
+    told = command("doctor", "--root", str(HEALTHY), input="Xid 79\n")
     assert "--text -" not in told.stderr, "a captured machine was asked for"
-    told = subprocess.run(doctor[:-2], input="Xid 79\n", capture_output=True, text=True, check=False, timeout=60)
-    assert "… | gpusetup doctor --text -" in told.stderr
-    told = subprocess.run(
-        doctor[:-2], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert "--text -" not in told.stderr
+    assert "… | gpusetup doctor --text -" in command("doctor", input="Xid 79\n").stderr
+    assert "--text -" not in command("doctor", stdin=subprocess.DEVNULL).stderr
 
 
 @pytest.mark.parametrize(
     ("message", "cause", "words"),
     [
         ("torch.cuda.is_available() returns False", "torch-cannot-use-cuda", "gpusetup doctor"),
+        ("NCCL WARN Cuda failure 'peer access is not supported between these devices'", "peer-access", "NCCL_P2P_DISABLE=1"),
         (
-            "NCCL WARN Cuda failure 'peer access is not supported between these devices'",
-            "peer-access",
-            "NCCL_P2P_DISABLE=1",
-        ),
-        (
-            "RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
-            "no-kernel-image",
+            "RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.", "no-kernel-image",
             "--query-gpu=compute_cap",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, capsys):
     assert main(["doctor", message]) == 0
     said = capsys.readouterr().out

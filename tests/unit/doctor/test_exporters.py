@@ -1,5 +1,6 @@
 """The doctor's question about what exports the figures: a unit that failed, and one of ours that somebody stopped."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,16 @@ def look(active: str | None, *, ours: bool) -> Any:
     services = found.facts.services | {"x": Service(unit=UNIT, active=active, enabled="enabled")}
     state = record({"lock": LOCK, "services": {UNIT: {"enabled": True}}}) if ours else None
     facts = msgspec.structs.replace(found.facts, services=services, state=state)
-    import dataclasses
-
     return dataclasses.replace(found, facts=facts)
 
 
 @pytest.mark.parametrize(
     ("active", "ours", "answer"),
     [
-        ("active", True, "fine"),
-        ("inactive", True, "notice"),
-        ("failed", True, "notice"),
-        ("failed", False, "notice"),
-        ("inactive", False, "fine"),
-        (None, True, "fine"),
+        ("active", True, "fine"), ("inactive", True, "notice"), ("failed", True, "notice"), ("failed", False, "notice"),
+        ("inactive", False, "fine"), (None, True, "fine"),
     ],
-)
+)  # fmt: skip
 def test_one_that_failed_or_was_stopped_is_silent(active, ours, answer):
     outcome = exporters(look(active, ours=ours))
     assert outcome.answer == answer

@@ -12,7 +12,7 @@ from gpusetup.doctor.advice import api_version, bare_numbers, capability
 from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs, torch_build
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces
-from gpusetup.doctor.patterns import one_line
+from gpusetup.doctor.patterns import Expression, one_line
 from gpusetup.doctor.scan import scan
 from tests.unit.doctor.score import WORDINGS
 
@@ -157,7 +157,18 @@ def test_broken_bytes_and_endless_lines():
     raw = b"\xfe\xfd\x00" * 1000 + b"x" * 3_000_000 + b" Failed to initialize NVML: Driver/library version mismatch"
     (found,) = diagnose_chunks(read_pieces(io.BytesIO(raw)))
     assert found.cause == "nvml-version-mismatch"
+    assert found.evidence[0].endswith(" Failed to initialize NVML: Driver/library version mismatch")
     assert len(found.evidence[0]) < 500
+
+
+def test_a_log_on_one_line_is_read_as_quickly_as_one_of_many():
+    """Each part of the line is judged once, however often it has the message."""
+    tried, real = [], Expression.fits
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Expression, "fits", lambda one, place: tried.append(one) or real(one, place))
+        line = " ".join(f"RuntimeError: CUDA error: out of memory at {at}" for at in range(9000))
+        assert causes(line)[0] == "out-of-memory"
+    assert len(tried) < len(line) / 100
 
 
 def test_nothing_in_nothing():

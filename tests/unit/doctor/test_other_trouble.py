@@ -13,7 +13,6 @@ from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.scan import foreign
 from gpusetup.model.diagnosis import OutsideFile
 from tests.unit.doctor.score import FIXTURES, WORDINGS, score
-from tests.unit.doctor.test_references import doctor
 
 
 def entries(name):
@@ -35,26 +34,24 @@ def test_a_line_of_code_in_a_traceback_is_no_trouble_of_its_own():
     assert [one.id for one in outside(f"Traceback (most recent call last):\n{frames}ValueError: x")] == ["program"]
 
 
-def test_the_answer_is_plain_and_ends_with_0():
-    answer = doctor("ssh: connect to host node7 port 22: Connection refused")
-    assert answer.returncode == 0
-    assert answer.stdout.startswith("no fault of the GPU installation in this text")
-    assert "SSH does not let you in" in answer.stdout
-    told = json.loads(doctor("--format", "json", "error: externally-managed-environment").stdout)
+def test_the_answer_is_plain_and_ends_with_0(doctor):
+    answer = doctor(0, "ssh: connect to host node7 port 22: Connection refused")
+    assert answer.startswith("no fault of the GPU installation in this text")
+    assert "SSH does not let you in" in answer
+    told = json.loads(doctor(0, "--format", "json", "error: externally-managed-environment"))
     assert told["recognised"] is False
     assert [one["id"] for one in told["outside"]] == ["python-packages"]
     assert "send" not in told
 
 
-def test_an_unknown_message_without_a_word_of_the_gpu_gets_a_next_step():
-    assert "begin with the program" in doctor("frobnication failed: 42").stdout
-    assert "begin with the program" not in doctor("nvidia frobnication failed: 42").stdout
+def test_an_unknown_message_without_a_word_of_the_gpu_gets_a_next_step(doctor):
+    assert "begin with the program" in doctor(3, "frobnication failed: 42")
+    assert "begin with the program" not in doctor(3, "nvidia frobnication failed: 42")
 
 
-def test_a_log_with_routine_lines_is_healthy():
+def test_a_log_with_routine_lines_is_healthy(doctor):
     log = "RAS: Correctable Errors collector initialized.\nGPU burn: 0 errors\nEXT4-fs (sda1): re-mounted. errors=remount-ro\n"
-    answer = doctor("--text", "-", given=log)
-    assert (answer.returncode, answer.stdout.split(":")[0]) == (0, "healthy")
+    assert doctor(0, "--text", "-", given=log).startswith("healthy:")
     assert routine(outside(log))
     assert not routine(())
 
@@ -66,14 +63,9 @@ def test_five_errors_are_not_none():
     assert outside("Steam\n" * 60) == ()
 
 
-def test_a_kernel_that_killed_a_program_is_not_called_healthy():
-    answer = doctor("--text", "-", given="node invoked oom-killer: gfp_mask=0xcc0\n")
-    assert "The host's memory ran out" in answer.stdout
-
-
-def test_a_long_log_is_not_judged_by_its_lines():
-    answer = doctor("--text", "-", given="KeyError: 'a'\n" * 30_000)
-    assert answer.returncode == 3
+def test_a_kernel_that_killed_a_program_is_not_called_healthy_and_a_long_log_not_judged_by_its_lines(doctor):
+    assert "The host's memory ran out" in doctor(0, "--text", "-", given="node invoked oom-killer: gfp_mask=0xcc0\n")
+    doctor(3, "--text", "-", given="KeyError: 'a'\n" * 30_000)
 
 
 def test_every_kind_has_an_expression_of_its_own():

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,6 @@ from gpusetup.doctor.references import explained, nearest, pages, reference_in
 from tests.unit.doctor.score import score
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def doctor(*arguments, given=""):
-    return subprocess.run(
-        [sys.executable, "-m", "gpusetup", "doctor", *arguments],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
 
 
 def used():
@@ -64,39 +51,32 @@ def test_the_catalogue_is_in_order_and_says_what_to_do_in_whole_words():
 @pytest.mark.parametrize(
     ("arguments", "given"),
     [
-        (("GS-324",), ""),
-        (("[gs-324]",), ""),
-        (("GS324",), ""),
-        (("--explain", "GS-324"), ""),
-        (("--explain", "gs 324"), ""),
-        (("-",), "GS-324\n"),
+        (("GS-324",), ""), (("[gs-324]",), ""), (("GS324",), ""), (("--explain", "GS-324"), ""),
+        (("--explain", "gs 324"), ""), (("-",), "GS-324\n"),
         (("error: a driver from an installer is on node7 [GS-324]",), ""),
         (("--text", "-"), "begin\nerror: a driver from an installer is on node7 [GS-324]\nend\n"),
     ],
-)
-def test_the_doctor_knows_a_reference_however_it_is_given(arguments, given):
-    answer = doctor(*arguments, given=given)
-    assert answer.returncode == 0
-    assert ".run installer" in answer.stdout
-    assert "--replace" in answer.stdout
-    assert "page: reference/errors/GS-324.md" in answer.stdout
+)  # fmt: skip
+def test_the_doctor_knows_a_reference_however_it_is_given(doctor, arguments, given):
+    answer = doctor(0, *arguments, given=given)
+    assert ".run installer" in answer
+    assert "--replace" in answer
+    assert "page: reference/errors/GS-324.md" in answer
 
 
-def test_a_message_beside_a_reference_comes_first():
+def test_a_message_beside_a_reference_comes_first(doctor):
     assert reference_in("error GS-324 and more") == ""
-    answer = doctor("GS-486: CUDA error: no kernel image is available for execution on the device")
-    assert "no-kernel-image" in answer.stdout
+    answer = doctor(0, "GS-486: CUDA error: no kernel image is available for execution on the device")
+    assert "no-kernel-image" in answer
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given"), [(("Xid 79",), ""), (("--explain", "Xid 79"), ""), (("-",), "Xid 79\n")]
-)
-def test_an_xid_is_known_however_it_is_given(arguments, given):
-    assert "fell off the PCI bus" in doctor(*arguments, given=given).stdout
+def test_an_xid_is_known_however_it_is_given(doctor):
+    for arguments in (("Xid 79",), ("--explain", "Xid 79"), ("-",)):
+        assert "fell off the PCI bus" in doctor(0, *arguments, given="Xid 79\n")
 
 
-def test_the_json_of_a_reference_has_its_page():
-    answer = json.loads(doctor("--explain", "GS-324", "--format", "json").stdout)
+def test_the_json_of_a_reference_has_its_page(doctor):
+    answer = json.loads(doctor(0, "--explain", "GS-324", "--format", "json"))
     assert answer["page"] == "reference/errors/GS-324.md"
     assert answer["title"]
     assert answer["fix"]
@@ -111,24 +91,16 @@ def test_every_reference_has_its_page_and_the_list_names_all():
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("gs-325x", "")])
-def test_a_reference_that_does_not_exist_gets_the_nearest(typed, meant):
+def test_a_reference_that_does_not_exist_gets_the_nearest(doctor, typed, meant):
     for arguments in ((typed,), ("--explain", typed)):
-        answer = doctor(*arguments)
-        assert answer.returncode == 3
-        assert meant in answer.stderr
+        assert meant in doctor(3, *arguments)
     assert not meant or meant in nearest(reference_in(typed))
 
 
-def test_a_clean_log_is_healthy():
-    answer = doctor("--text", "-", given="using device cuda:0\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n")
-    assert answer.returncode == 0
-    assert answer.stdout.startswith("healthy")
-
-
-def test_a_log_with_an_error_that_nobody_knows_is_not_called_healthy():
-    answer = doctor("--text", "-", given="epoch 1\nfrobnication failed: 42\n")
-    assert answer.returncode == 3
-    assert answer.stdout.startswith("not recognised")
+def test_a_clean_log_is_healthy_and_one_with_an_error_that_nobody_knows_is_not(doctor):
+    clean = "using device cuda:0\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n"
+    assert doctor(0, "--text", "-", given=clean).startswith("healthy")
+    assert doctor(3, "--text", "-", given=f"{clean}frobnication failed: 42\n").startswith("not recognised")
 
 
 def test_the_open_messages_stay_named():

@@ -129,13 +129,19 @@ const Doctor = (data) => {
 
     function judge(line, place, patterns, number) {
       const told = new Map();
-      for (const pattern of new Set(patterns.filter(([, find]) => line.includes(find)).map(([index]) => index))) {
+      let first = line.length;
+      for (const [pattern, find] of new Map(patterns.filter(([, text]) => line.includes(text)))) {
         const groups = fits(data.patterns[pattern], place);
         const cause = groups && meaning(data.patterns[pattern][0], groups);
-        if (cause && !foreign(cause, data.causes[cause].area, line, place)) told.set(cause, { ...told.get(cause), ...groups });
+        if (cause && !foreign(cause, data.causes[cause].area, line, place)) {
+          told.set(cause, { ...told.get(cause), ...groups });
+          first = Math.min(first, line.indexOf(find));
+        }
       }
+      const start = line.length > 400 ? Math.max(0, first - 100) : 0;
+      const evidence = `${start ? "… " : ""}${line.slice(start, start + 400).trim()}${line.length > start + 400 ? " …" : ""}`;
       for (const [cause, groups] of told) {
-        const known = found.get(cause), evidence = line.trim().slice(0, 400);
+        const known = found.get(cause);
         if (!known) found.set(cause, { cause, line: number, groups, evidence: [evidence], times: 1 });
         else {
           known.times += 1;
@@ -157,9 +163,16 @@ const Doctor = (data) => {
       const after = bare.slice(index + 1, index + AROUND + 1).join("\n").slice(0, FAR);
       const place = (mine) => ({ own: mine, window: () => [before, mine, after].join("\n") });
       if (line.length <= 2 * FAR) judge(line, place(bare[index]), hits.flatMap((hit) => hit[2]), index + 1);
-      else for (const [at, , patterns] of hits) {
-        const near = line.slice(Math.max(0, at - FAR), at + FAR);
-        judge(near, place(near), patterns, index + 1);
+      else {
+        const parts = new Map();
+        for (const [at, , patterns] of hits) {
+          const part = Math.floor(at / FAR);
+          parts.set(part, (parts.get(part) ?? []).concat(patterns));
+        }
+        for (const [part, patterns] of parts) {
+          const near = line.slice(Math.max(0, part - 1) * FAR, (part + 2) * FAR);
+          judge(near, place(near), patterns, index + 1);
+        }
       }
     });
     return [...found.values()];
