@@ -22,13 +22,12 @@ from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED
 from gpusetup.model.pull import Offer, PullReport, PullState
 from gpusetup.pull.leases import Access, Lease, Refused, take
-from gpusetup.pull.offers import expired, opened, parsed
+from gpusetup.pull.offers import expired, opened, parsed, stamp
 
 HOME = Path("/var/lib/gpusetup/pull")
 _TIMEOUT = 30.0
 _LIMIT = 8 << 20
 _RETRY, _LONGEST = timedelta(minutes=10), timedelta(days=1)
-_QUIET = ("unchanged", "waiting", "no-lock", "pending-reboot")
 _STATES = ("done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "failed", "verify-failed")
 
 
@@ -77,6 +76,9 @@ class _Outcome(NamedTuple):
     hint: str = ""
 
 
+_CUT = _Outcome("failed", "", "the pull before ended while it applied this lock, and nobody knows how far it came")
+
+
 def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bool]:
     """Pull once; return the report, and whether the collector took it."""
     home = settings.home
@@ -93,7 +95,7 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
         serial, wanted = (offer.serial, offer.lock.digest) if offer is not None else (0, "")
         told = outcome or _Outcome("unchanged")
         report = PullReport(
-            host=settings.host, number=kept.number, time=begun.strftime("%Y-%m-%dT%H:%M:%SZ"), kind=settings.kind,
+            host=settings.host, number=kept.number, time=stamp(begun), kind=settings.kind,
             domain=settings.domain, wave=settings.wave, state=told.state, serial=serial, wanted=wanted,
             lock=kept.applied, stack=kept.stack[:1000], reference=told.reference[:20], message=told.message[:4000],
             hint=told.hint[:4000], notes=tuple(note[:4000] for note in notes), changed=changed,
@@ -126,7 +128,7 @@ def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime
         )
     if offer.wave and wave > offer.wave:
         return _Outcome("waiting", "", f"wave {wave} is not yet released", "gpusetup fleet offer --wave releases it")
-    if wanted == kept.tried and now.strftime("%Y-%m-%dT%H:%M:%SZ") < kept.again:
+    if wanted == kept.tried and stamp(now) < kept.again <= stamp(now + _LONGEST):  # later: a clock was wrong
         state: PullState = "verify-failed" if kept.state == "verify-failed" else "failed"
         return _Outcome(state, kept.reference, kept.message, f"tried again after {kept.again}, or with another lock")
     return None
@@ -210,6 +212,7 @@ def _change(
         effects = Effects(Config(source="", manifest_sha256="", variables=settings.variables), log)
         with alone_on_machine(WORK):
             words = ("--lock", str(settings.home / "lock.json"), "--verify", "always", "--reboot", "never")
+            _save(settings.home, _after(offer, kept, _CUT))  # a lock that ends the machine is not begun at each boot
             done, text = effects.gpusetup("apply", *words)
         outcome, changed = _outcome_of(done.code, text, timed_out=done.timed_out)
     except PreflightError as error:
@@ -265,7 +268,7 @@ def _after(offer: Offer, kept: Kept, outcome: _Outcome) -> Kept:
         return replace(kept, applied=offer.lock.digest, stack=words, tried="", failures=0, again="")
     failures = kept.failures + 1 if kept.tried == offer.lock.digest else 1
     pause = min(_RETRY * 2 ** min(failures - 1, 10), _LONGEST)
-    again = (datetime.now(timezone.utc) + pause).strftime("%Y-%m-%dT%H:%M:%SZ")
+    again = stamp(datetime.now(timezone.utc) + pause)
     return replace(kept, tried=offer.lock.digest, failures=failures, again=again)
 
 
@@ -282,11 +285,10 @@ def _queue(home: Path, report: PullReport) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     waiting = sorted(folder.glob("*.json"))
     write_whole(folder / f"{report.number:020}.json", msgspec.json.encode(report), 0o600)
-    if waiting and report.state in _QUIET:
-        with suppress(OSError, *UNDECODED):
-            last = msgspec.json.decode(waiting[-1].read_bytes(), type=PullReport)
-            if (last.state, last.lock, last.message) == (report.state, report.lock, report.message):
-                waiting[-1].unlink()
+    with suppress(IndexError, OSError, *UNDECODED):
+        last = msgspec.json.decode(waiting[-1].read_bytes(), type=PullReport)
+        if all(getattr(last, name) == getattr(report, name) for name in ("state", "wanted", "lock", "message")):
+            waiting[-1].unlink()
 
 
 def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:

@@ -59,12 +59,12 @@ class Cause(NamedTuple):
 
 def stands(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Stand]:
     """Return the hosts by class and lock, largest group of each class first."""
-    found = Counter((one.kind, one.lock) for one in reports)
-    words = {(one.kind, one.lock): one.stack for one in reports if one.stack}
     wanted = {kind: offer.lock.digest for kind, offer in offers.items()}
+    keys = {one.host: (one.kind, one.lock[:12], one.lock == wanted.get(one.kind)) for one in reports}
+    words = {keys[one.host]: one.stack for one in reports if one.stack}
     rows = [
-        Stand(kind, lock[:12], words.get((kind, lock), ""), hosts, bool(lock) and lock == wanted.get(kind))
-        for (kind, lock), hosts in found.items()
+        Stand(kind, lock, words.get((kind, lock, newest), ""), hosts, newest)
+        for (kind, lock, newest), hosts in Counter(keys.values()).items()
     ]
     return sorted(rows, key=lambda row: (row.kind, -row.hosts, row.lock))
 

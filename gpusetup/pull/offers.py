@@ -62,8 +62,8 @@ def publish(
             lock = before.lock
         now = datetime.now(timezone.utc)
         offer = Offer(
-            kind=kind, serial=before.serial + 1 if before is not None else 1, made=_stamp(now),
-            expires=_stamp(now + timedelta(days=days)) if days else "", wave=wave,
+            kind=kind, serial=before.serial + 1 if before is not None else 1, made=stamp(now),
+            expires=stamp(now + timedelta(days=days)) if days else "", wave=wave,
             budget=budget or (before.budget if before is not None else Budget()), lock=lock,
         )  # fmt: skip
         put(path, offer, key)
@@ -98,7 +98,7 @@ def opened(raw: bytes, source: str, signers: Path, kind: str) -> Offer:
 
 def expired(offer: Offer, now: datetime) -> bool:
     """Return whether the offer's time is over, so that no host may start."""
-    return bool(offer.expires) and offer.expires <= _stamp(now)
+    return bool(offer.expires) and offer.expires <= stamp(now)
 
 
 def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
@@ -108,5 +108,6 @@ def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)
 
 
-def _stamp(moment: datetime) -> str:
+def stamp(moment: datetime) -> str:
+    """Return a time as all documents have it; such texts compare as their times do."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -313,12 +313,11 @@ class WebServer(uvicorn.Server):
         """Read the certificate again; open connections keep the old one."""
         _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         done = True
-        if self.tls is not None and self.context is not None:
+        if self.tls is not None:
             try:
-                self.tls.context()
-                self.context.load_cert_chain(self.tls.certificate, self.tls.key)
+                self.context = self.tls.context()
                 self.refusals.tell("-", "the certificate was read again")
-            except (BadInputError, OSError) as error:
+            except BadInputError as error:
                 self.refusals.tell("-", f"the certificate of before stays: {error}")
                 done = False
         _notify("READY=1")

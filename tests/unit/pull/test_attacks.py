@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import socket
 import ssl
 import threading
@@ -56,11 +57,11 @@ class Site:
         return re.findall(rb"^HTTP/1\.1 (\d+)", got, re.MULTILINE), got
 
     def head(self, *lines, who="gpu01"):
-        sign = f"Authorization: Bearer {self.tokens.get(who, who)}"
-        return "\r\n".join(("POST /v1/reports HTTP/1.1", "Host: c", sign, *lines, "", "")).encode("latin-1")
+        sign = [f"Authorization: Bearer {self.tokens.get(who, who)}"] if who else []
+        return "\r\n".join(("POST /v1/reports HTTP/1.1", "Host: c", *sign, *lines, "", "")).encode("latin-1")
 
-    def reported(self, number, who="gpu01", **more):
-        body = json.dumps(report("gpu01", number)).encode()
+    def reported(self, number, who="gpu01", host="gpu01", **more):
+        body = json.dumps(report(host, number)).encode()
         return self.sent(self.head(f"Content-Length: {len(body)}", "Connection: close", who=who), body, **more)[0]
 
     def asked(self, place, who="", **more):
@@ -226,13 +227,7 @@ def test_a_line_of_the_log_is_one_line(site):
 
 def test_a_certificate_is_the_host_of_its_name_and_no_reader(site):
     context = site.shows(site.known)
-
-    def post(name):
-        body = json.dumps(report(name, int(time.time() * 1000))).encode()
-        start = f"POST /v1/reports HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        return site.sent(start.encode(), body, context=context)[0]
-
-    assert (post("gpu02"), post("gpu01")) == ([b"200"], [b"403"])
+    assert [site.reported(1, "", host, context=context) for host in ("gpu02", "gpu01")] == [[b"200"], [b"403"]]
     assert site.asked("/", context=context)[0] == b"401"
 
 
@@ -277,9 +272,12 @@ def test_a_new_certificate_is_shown_and_who_is_connected_stays(site):
     authority = Authority(site.pair.parent / "new", "the next authority")
     authority.folder = site.pair.parent
     authority.pair("localhost", file="site.pem")
+    known = authority.pair("gpu03", file="gpu03.pem")
+    shutil.copy(authority.certificate, site.pair.parent / "site-ca.pem")
     site.server.reload()
     with kept:
         kept.sendall(NEXT)
         assert kept.recv(100).startswith(b"HTTP/1.1 200")
-    site.context.load_verify_locations(site.pair.parent / "new/site-ca.pem")
+    site.context = site.shows(known)
     assert serial() != before
+    assert site.reported(1, "", "gpu03") == [b"200"], "the authority of clients may be a new one too"

@@ -16,6 +16,7 @@ import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -106,9 +107,7 @@ def test_a_folder_in_an_offer_s_place_costs_no_descriptor(tmp_path):
 
 
 def test_a_log_on_a_full_disk_keeps_no_answer_back(collector, monkeypatch):
-    def full(_line):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(collector.server.refusals, "_say", full)
     assert collector.ask("GET", "/")[0] == 401
 
@@ -131,7 +130,15 @@ def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
     collector.report(lock=locks[0].digest, stack="driver 580")
     for host in ("gpu03", "gpu04"):
         told = f"the module of {host} does not load"
-        collector.report(host, state="failed", lock="", reference="GS-448", message=told, hint="<i>look</i>", wave=2)
+        collector.report(
+            host,
+            state="failed",
+            lock=locks[0].digest[:12] + host,
+            reference="GS-448",
+            message=told,
+            hint="<i>look</i>",
+            wave=2,
+        )
     page = collector.ask("GET", "/", "eve")[2]
     for words in (
         "gpu03, gpu04", "the module of HOST does not load", "&lt;i&gt;look", "2, not yet released", "driver 580",
@@ -141,6 +148,8 @@ def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
         assert words in page
     assert "<script" not in page
     metrics = collector.ask("GET", "/metrics", "eve")[2]
+    names = [line.rpartition(" ")[0] for line in metrics.splitlines()]
+    assert len(names) == len(set(names)), "Prometheus takes nothing of a page with a series twice"
     assert 'gpusetup_fleet_hosts{class="h100",state="failed"} 2' in metrics
     assert f'gpusetup_fleet_hosts_on_lock{{class="h100",lock="{locks[0].digest[:12]}",offered="true"}} 1' in metrics
     assert "gpusetup_fleet_silent_hosts{} 2" in metrics
