@@ -26,7 +26,6 @@ from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.root import Entry, Extras, Need, Root
 from gpusetup.supply.signing import Signer
 
-_EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
@@ -54,7 +53,8 @@ def entries_of(text: str, url: str) -> list[Entry]:
         if {"Package", "Version", "Filename", "Size", "SHA256"} <= set(fields):
             address = f"{url.rstrip('/')}/{quote(fields['Filename'].removeprefix('./').lstrip('/'), safe=_PLAIN)}"
             arch = fields.get("Architecture", "all")
-            name = f"{fields['Package']}_{fields['Version']}_{arch}.deb"
+            version = fields["Version"].partition(":")[2] or fields["Version"]  # some servers do not accept the colon
+            name = f"{fields['Package']}_{version}_{arch}.deb"
             needs = needs_of(", ".join(filter(None, (fields.get("Pre-Depends"), fields.get("Depends")))))
             file = Wanted(address, name, int(fields["Size"]), fields["SHA256"])
             found.append(Entry(fields["Package"], fields["Version"], file, needs, arch=arch, stanza=stanza.strip("\n")))
@@ -70,28 +70,19 @@ def prove(_paths: Iterable[Path], _extras: Extras) -> None:
     """Do nothing: apt verified the index, which has the digests."""
 
 
-def publish(
-    place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras = _NOTHING
-) -> list[Path]:
-    """Write the repository in one step; return its files."""
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras = _NOTHING) -> None:
+    """Write the repository in one step."""
     with replaced(place) as new:
         described = []
         for entry in sorted(entries, key=lambda entry: entry.file):
-            name = file_name(entry.file)
-            pool.lay(entry.file.sha256, new / name)
-            described.append(_PLACE.sub(f"Filename: ./{name}", entry.stanza))
+            pool.lay(entry.file.sha256, new / entry.file.name)
+            described.append(_PLACE.sub(f"Filename: ./{entry.file.name}", entry.stanza))
         packages = ("\n\n".join(described) + "\n").encode()
         (new / "Packages").write_bytes(packages)
         (new / "Packages.gz").write_bytes(gzip.compress(packages, mtime=0))
         (new / "Release").write_text(_release(new, ("Packages", "Packages.gz")))
         signer.clear(new / "Release", new / "InRelease")
         (new / signer.key_file).write_bytes(signer.public())
-    return sorted(place.iterdir())
-
-
-def file_name(item: Wanted) -> str:
-    """Return a package's file name without its epoch: some servers do not accept the colon."""
-    return _EPOCH.sub("_", item.name, count=1)
 
 
 def _release(folder: Path, names: tuple[str, ...]) -> str:

@@ -115,6 +115,8 @@ class Pool:
             here = part.stat().st_size if part.exists() else 0
             if here and (here == item.size or not (item.size or problem)):
                 if digest == item.sha256:
+                    with part.open("rb") as stream:  # what is in the pool is whole, after a power cut too
+                        os.fsync(stream.fileno())
                     self.path(item.sha256).parent.mkdir(exist_ok=True)
                     part.replace(self.path(item.sha256))
                     return here
@@ -146,6 +148,8 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session, over: Event) -
         with part.open("ab" if goes_on else "wb") as stream:
             while not over.is_set() and (block := answer.raw.read1(_BLOCK, decode_content=False)):
                 stream.write(block)
+                if item.size and stream.tell() > item.size:  # whatever this is, it does not fill the disk
+                    break
                 digest.update(block)
                 pace.came_in(len(block))
     return digest.hexdigest()

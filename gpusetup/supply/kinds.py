@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from gpusetup.supply import apt_repository, rpm_repository
 from gpusetup.supply.apt_repository import AptRoot
-from gpusetup.supply.fetching import Pool, Wanted
+from gpusetup.supply.fetching import Pool
 from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.rpm_root import RpmRoot
 from gpusetup.supply.signing import Signer
@@ -22,11 +22,8 @@ class _Repository(Protocol):
     def prove(self, paths: Iterable[Path], extras: Extras) -> None:
         """Raise if packages whose index is unsigned lack a valid signature of their own."""
 
-    def publish(self, place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras) -> list[Path]:
-        """Write the repository in one step: readers see the old or the new one; return its files."""
-
-    def file_name(self, item: Wanted) -> str:
-        """Return a package's file name in the repository."""
+    def publish(self, place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras) -> None:
+        """Write the repository in one step: readers see the old or the new one."""
 
 
 class Kind(NamedTuple):

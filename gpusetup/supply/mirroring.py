@@ -126,7 +126,7 @@ def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, i
     repository = selection.kind.repository
     before = repository.read(place)
     out.mkdir(parents=True, exist_ok=True)
-    known = ((place / repository.file_name(entry.file), entry.file.sha256, entry.file.size) for entry in before)
+    known = ((place / entry.file.name, entry.file.sha256, entry.file.size) for entry in before)
     pool = Pool(out / ".pool", known)
     files = [entry.file for entry in selection.entries]
     came = len(pool.lacking(files))

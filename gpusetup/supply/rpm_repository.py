@@ -148,11 +148,11 @@ def prove(paths: Iterable[Path], extras: Extras) -> None:
         )  # fmt: skip
 
 
-def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> list[Path]:
-    """Write the repository in one step; return its files."""
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> None:
+    """Write the repository in one step."""
     with replaced(place) as new:
         for entry in entries:
-            pool.lay(entry.file.sha256, new / file_name(entry.file))
+            pool.lay(entry.file.sha256, new / entry.file.name)
         older = ("--update", "--update-md-path", str(place)) if (place / "repodata").is_dir() else ()
         form = ("--checksum", "sha256", "--general-compress-type", "gz", "--no-database")
         tool("createrepo_c", "--quiet", *form, *older, str(new))
@@ -166,7 +166,6 @@ def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, e
         public = signer.public()
         index.with_name("repomd.xml.key").write_bytes(public)
         (new / signer.key_file).write_bytes(_together(public, extras.keys, signer.fingerprint))
-    return sorted(path for path in place.rglob("*") if path.is_file())
 
 
 def _together(public: bytes, keys: Iterable[bytes], fingerprint: str) -> bytes:
@@ -174,11 +173,6 @@ def _together(public: bytes, keys: Iterable[bytes], fingerprint: str) -> bytes:
     known = host_code("gpu_host.openpgp")
     others = dict.fromkeys(known.armored(key).rstrip() for key in keys if fingerprints_of((key,), fingerprint))
     return b"".join(key + b"\n" for key in (public.rstrip(), *others))
-
-
-def file_name(item: Wanted) -> str:
-    """Return a package's file name, the same as its vendor's."""
-    return item.name
 
 
 def tool(program: str, *words: str, fails: bool = True) -> Finished:

@@ -102,9 +102,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             pip, sets = _with_controller(new, pool, before, supply)
             _prune(new, systems, pool)
             digests = {name: file.sha256 for name, file in files}
-            digests |= {
-                f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256 for entry in published
-            }
+            digests |= {f"{supply.repository}/{entry.file.name}": entry.file.sha256 for entry in published}
             digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
             own = {f"wheels/{path.name}": path for path in (new / "wheels").glob("*.whl")}
             digests |= {name: digest_of(path) for name, path in own.items()}

@@ -2,7 +2,10 @@
 
 import errno
 import hashlib
+import os
 import shutil
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,10 +33,12 @@ def wanted(url, size: int = len(CONTENT)):
 
 
 @pytest.mark.parametrize("trouble", ["broken", "hangs up", "503", "429", "stalls"])
-def test_what_breaks_off_goes_on(site, tmp_path, trouble):
-    pool = Pool(tmp_path / "pool")
+def test_what_breaks_off_goes_on(site, tmp_path, trouble, monkeypatch):
+    pool, synced = Pool(tmp_path / "pool"), []
+    monkeypatch.setattr(fetching.os, "fsync", lambda number: synced.append(os.fstat(number).st_ino))
     assert pool.fetch([wanted(site.says(trouble, trouble, "whole"))], nothing) == len(CONTENT)
     assert pool.path(DIGEST).read_bytes() == CONTENT
+    assert synced == [pool.path(DIGEST).stat().st_ino], "it is on the disk before it has its name"
     asked = site.asked
     assert pool.fetch([wanted(f"{site.url}/x")], nothing) == 0
     assert site.asked == asked, "what is there is not asked for again"
@@ -55,6 +60,16 @@ def test_a_server_that_trickles_is_left_and_what_came_is_kept(site, tmp_path, mo
     assert 25 <= there < 1000, "each try went on where the one before it was left"
     assert other.fetch([wanted(site.says("whole"))], nothing) == len(CONTENT)
     assert site.handler.spans == [f"bytes={there}-"]
+
+
+def test_what_has_no_end_fills_no_disk(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "_BLOCK", 1000)
+    site.handler.content["/x"] = b"x" * 100_000
+    sizes = []
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: sizes.append(path.stat().st_size) or os.unlink(path))
+    with pytest.raises(UnreachableError):
+        Pool(tmp_path / "pool").fetch([wanted(site.says("whole"))], nothing)
+    assert len(CONTENT) < max(sizes) <= len(CONTENT) + 1000
 
 
 def test_a_later_run_uses_what_an_earlier_one_brought(site, tmp_path):
@@ -95,10 +110,7 @@ def test_no_room_is_said_before_anything_is_fetched(site, tmp_path, monkeypatch)
 
 
 def test_a_disk_that_fills_is_said_at_once(tmp_path, monkeypatch):
-    def full(*_words):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(fetching, "_go_on", full)
+    monkeypatch.setattr(fetching, "_go_on", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(HostFailedError, match="is full"):
         Pool(tmp_path / "pool").fetch([wanted("http://nowhere.invalid/x")], nothing)
 
@@ -112,11 +124,8 @@ def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
         Wanted(f"{site.url}/y", "b.deb", len(other), hashlib.sha256(other).hexdigest()),
     ]
 
-    def press(_done, _whole):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        Pool(tmp_path / "pool").fetch(files, press)
+        Pool(tmp_path / "pool").fetch(files, Mock(side_effect=KeyboardInterrupt))
     assert site.asked == 2
 
 
