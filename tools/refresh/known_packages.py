@@ -83,7 +83,11 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "build": _HOURS,
         "cc_min": [("2", "", "8.0")],
     },
-    "flashinfer-python": {"table": "flashinfer.flashinfer_python", "needs": ["torch"]},
+    "flashinfer-python": {
+        "table": "flashinfer.flashinfer_python",
+        "needs": ["torch"],
+        "cc_min": [("0.5.2", "", "7.5")],
+    },
     "bitsandbytes": {
         "table": "bitsandbytes.bitsandbytes",
         "inside": "bitsandbytes",
@@ -93,11 +97,18 @@ PACKAGES: dict[str, dict[str, Any]] = {
     "transformer-engine": {
         "table": "transformer_engine.transformer_engine",
         "extras": ["core_cu12", "core_cu13"],
+        "cc_min": [("2.5.0", "", "8.0")],
     },
     "transformer-engine-torch": {
         "table": "transformer_engine.torch",
         "needs": ["torch"],
         "build": f"{_NVCC}, and the headers of cuDNN 9.3 or newer",
+        "cc_min": [("2.8.0", "", "8.0")],
+        "documented": {
+            "title": "package index METADATA of transformer-engine",
+            "publisher": "Python Package Index",
+            "url": "https://pypi.org/project/transformer-engine/",
+        },
     },
     "torch-tensorrt": {"table": "tensorrt.torch_tensorrt", "inside": "libraries", "needs": ["torch"]},
     "torchao": {"table": "torch_addons.torchao", "inside": "libraries", "needs": ["torch"]},
@@ -105,7 +116,15 @@ PACKAGES: dict[str, dict[str, Any]] = {
     "fbgemm-gpu": {"table": "torch_addons.fbgemm_gpu", "inside": "libraries", "needs": ["torch"]},
     "mamba-ssm": {"table": "torch_addons.mamba_ssm", "needs": ["torch"], "build": _HOURS},
     "causal-conv1d": {"table": "torch_addons.causal_conv1d", "needs": ["torch"], "build": _HOURS},
-    "triton": {"table": "triton.triton"},
+    "triton": {
+        "table": "triton.triton",
+        "cc_min": [("2.0.0", "", "7.0")],
+        "documented": {
+            "title": "torch/_dynamo/exc.py: the GPU is too old for the Triton compiler below compute capability 7.0",
+            "publisher": "PyTorch",
+            "url": "https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/exc.py",
+        },
+    },
     "tensorrt": {
         **_TENSORRT,
         "table": "tensorrt.tensorrt",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
+from gpusetup.model.record import CANDIDATE
 from tools.refresh import reading
 from tools.refresh.asking import Fault
 from tools.refresh.known_packages import PACKAGES
@@ -134,12 +135,14 @@ def _read(
 
 
 def _kept(fresh: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the new row with fields that were measured before and not now."""
+    """Return the new row with fields measured before and not now, and the note that no person has checked it."""
     if before is None:
         return fresh
     if not any(field in fresh for field in ("cuda", "linked", "code")):
         fresh |= {field: before[field] for field in ("cuda", "linked", "code") if field in before}
-    return fresh | {field: before[field] for field in ("compilers",) if field in before and field not in fresh}
+    unchecked = before.get("note", "").startswith(CANDIDATE)
+    kept = ("compilers", "note") if unchecked else ("compilers",)
+    return fresh | {field: before[field] for field in kept if field in before and field not in fresh}
 
 
 def _as_seen(item: dict[str, Any], document: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:

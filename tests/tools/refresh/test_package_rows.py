@@ -4,11 +4,15 @@ import hashlib
 import json
 
 import pytest
+from packaging.version import Version
 
+from gpusetup.model.record import CANDIDATE
 from tests.replay import CAPTURED, JSON, metadata, sdist, wheel
 from tools.collect.__main__ import DATA, main
+from tools.refresh.known_packages import PACKAGES
 
 SEEN = "2026-01-01"
+NOTE = f"{CANDIDATE} {SEEN}; nobody has tried it"
 VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
 
 
@@ -17,7 +21,8 @@ def data(tmp_path):
     """The shipped rows of two packages, of which the test has releases enough."""
     for name, keep in (("vllm", ("0.33.0", "0.32.0")), ("bitsandbytes", ("0.50.2",)), ("deepspeed", ("0.19.8",))):
         document = json.loads((DATA / f"{name}.json").read_text())
-        document["releases"] = [item for item in document["releases"] if item["version"] in keep]
+        rows = [item for item in document["releases"] if item["version"] in keep]
+        document["releases"] = [item | {"note": NOTE} for item in rows]
         document["sources"]["index"]["seen"], document["date"] = SEEN, "2026-11-22"
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     return tmp_path
@@ -176,7 +181,8 @@ def test_one_bad_release_leaves_the_others(site, data, capsys):
     site.bodies[f"/files/{VLLM}"] = ("application/zip", b"<html>")
     assert collect(site, data, "vllm", "--write") == 6
     assert f"! 0.33.0: {VLLM} is no wheel" in capsys.readouterr().err
-    assert row(data, "vllm", "0.33.0") == row(DATA, "vllm", "0.33.0") | {"sources": [f"index-{SEEN}"]}
+    kept = row(DATA, "vllm", "0.33.0") | {"sources": [f"index-{SEEN}"], "note": NOTE}
+    assert row(data, "vllm", "0.33.0") == kept
     assert row(data, "vllm", "0.32.0")["sources"] == ["index"]
 
 
@@ -324,3 +330,12 @@ def test_torch_and_what_is_released_with_it_are_held_against_their_row(site, tor
     assert "~ 2.9.1: torchvision" not in told, "another release for the same torch is no contradiction"
     assert "+ 2.99.0: " in told
     assert (data.parent / "torch.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("name", "about"), PACKAGES.items(), ids=list(PACKAGES))
+def test_a_floor_on_record_is_one_that_the_next_release_gets_too(name, about, shipped):
+    for release in shipped.package(name).releases:
+        version = Version(release.version)
+        rows = [row for row in about.get("cc_min", ()) if Version(row[0]) <= version <= Version(row[1] or "9999")]
+        assert release.cc_min == next((row[2] for row in rows), None), release.version
+        assert not rows or "documented" not in about or "documented" in release.sources
