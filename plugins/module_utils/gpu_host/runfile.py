@@ -25,7 +25,8 @@ _FIELD = re.compile(r'^(version_string|label|script|TARGET_ARCH)="?([^"\n]*?)"?\
 _INSTALLER = "./nvidia-installer"
 LOG = "/var/log/nvidia-installer.log"
 
-Tell, Log = Callable[..., None], Optional[Callable[[str], None]]
+Tell = Callable[..., None]
+Log = Optional[Callable[[str], None]]
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _LEFT_OVERS = (
     "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf",
