@@ -36,7 +36,10 @@ def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TI
     while (held := packages.lock_holder(str(root))) is not None:
         if time.monotonic() >= end:
             who = f"{held['command'] or 'another program'} (process {held['pid']})"
-            return package_lock_problem(held["file"], who, deadline)
+            return Problem(
+                reference="GS-745", message=f"{who} holds {held['file']}; waited {deadline:.0f} s for it", exit=5,
+                hint="wait for it, or see what it is waiting for",
+            )  # fmt: skip
         time.sleep(tick)
     return None
 
@@ -46,29 +49,12 @@ def wait_for_cloud_init(deadline: float, run: Path = Path("/run/cloud-init"), ti
     end = time.monotonic() + deadline
     while run.is_dir() and not (run / "result.json").exists() and not (run / "disabled").exists():
         if time.monotonic() >= end:
-            return cloud_init_problem(deadline)
+            return Problem(
+                reference="GS-746", message=f"cloud-init has not finished within {deadline:.0f} s", exit=5,
+                hint="see what it waits for: cloud-init status --long",
+            )  # fmt: skip
         time.sleep(tick)
     return None
-
-
-def package_lock_problem(path: str, holder: str, deadline: float) -> Problem:
-    """Return the problem of a held package lock."""
-    return Problem(
-        reference="GS-745",
-        message=f"{holder} holds {path}; waited {deadline:.0f} s for it",
-        hint="wait for it, or see what it is waiting for",
-        exit=5,
-    )
-
-
-def cloud_init_problem(deadline: float) -> Problem:
-    """Return the problem of a cloud-init that does not end."""
-    return Problem(
-        reference="GS-746",
-        message=f"cloud-init has not finished within {deadline:.0f} s",
-        hint="see what it waits for: cloud-init status --long",
-        exit=5,
-    )
 
 
 TIMER = "gpusetup-recheck.timer"

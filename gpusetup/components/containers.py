@@ -43,7 +43,8 @@ def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     uri = f"{toolkit.url}/{path.format(deb_arch=context.repos.repository.deb_arches[cpu], arch=cpu)}"
     common = uri.rpartition("/")[0]
     ours = "/nvidia-container-toolkit."  # an entry of an earlier apply does not count: it is still wanted
-    here = (source for source in context.facts.packages.sources if not _gpusetups(context, source.file, ours))
+    record = record_of(context.facts).files
+    here = (item for item in context.facts.packages.sources if ours not in item.file or item.file not in record)
     if any(source.uri.startswith(common) for source in here):
         return ()
     key = next(key for key in context.repos.keys if key.id == toolkit.key)
@@ -53,10 +54,6 @@ def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
         # As in NVIDIA's own file for it: the lists are signed, the packages are not.
         source = replace(source, description="NVIDIA container toolkit", gpgcheck=False, repo_gpgcheck=True)
     return (source,)
-
-
-def _gpusetups(context: Context, file: str, name: str) -> bool:
-    return name in file and file in record_of(context.facts).files
 
 
 def _runtimes(value: Any, label: str) -> tuple[str, ...]:

@@ -101,13 +101,11 @@ def _builds(context: Context, form: Format, component: Library) -> Iterator[tupl
             if "{" not in template:
                 for match in filter(None, map(_BUILT.match, offers.versions(name))):
                     yield match["version"], match["major"]
-            elif spelt := re.fullmatch(_spelt(template), name):
+                continue
+            spelt = re.escape(template).replace(r"\{minor\}", r"(\d+)-\d+").replace(r"\{major\}", r"(\d+)")
+            if major := re.fullmatch(spelt, name):
                 for version in offers.upstreams(name):
-                    yield version, spelt[1]
-
-
-def _spelt(template: str) -> str:
-    return re.escape(template).replace(r"\{minor\}", r"(\d+)-\d+").replace(r"\{major\}", r"(\d+)")
+                    yield version, major[1]
 
 
 def _packages(context: Context, form: Format, component: Library, version: str, cuda: str) -> tuple[Package, ...]:

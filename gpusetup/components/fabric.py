@@ -68,14 +68,6 @@ def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
     )
 
 
-def _not_offered(package: str, version: str) -> PreflightError:
-    return PreflightError(
-        "GS-376",
-        f"gpusetup_imex needs {package} {version}, and no repository here has it",
-        note="IMEX talks only to a driver of exactly its own version",
-    )
-
-
 def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Package, ...]:
     """Return the IMEX package in exactly the driver's version, if asked for; raise if it is not offered."""
     if context.settings.imex is None:
@@ -84,7 +76,10 @@ def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Packa
     names = list(dict.fromkeys(named(row.imex, branch=choice.branch) for row in rows))
     found = next((name for name in names if context.offers.has(name, choice.version)), "")
     if context.offers.known and not found:
-        raise _not_offered(" or ".join(names), choice.version)
+        raise PreflightError(
+            "GS-376", f"gpusetup_imex needs {' or '.join(names)} {choice.version}, and no repository here has it",
+            note="IMEX talks only to a driver of exactly its own version",
+        )  # fmt: skip
     ours = named(next(covering(rows, int(choice.branch))).imex, branch=choice.branch)
     return (context.offers.exact(found or ours, choice.version),)
 

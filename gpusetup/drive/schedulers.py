@@ -6,6 +6,7 @@ Running jobs are waited for, never ended; reservations and drains of other peopl
 import json
 import os
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -235,7 +236,7 @@ class Slurm:
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""
-        return " ".join([*self.call.prefix, "scontrol", "update", f"NodeName={node}", "State=RESUME"])
+        return shlex.join([*self.call.prefix, "scontrol", "update", f"NodeName={node}", "State=RESUME"])
 
     def node(self, node: str) -> Node:
         """Return a node's state."""
@@ -319,7 +320,7 @@ class Kubernetes:
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""
-        return " ".join([*self.call.prefix, "kubectl", "uncordon", node])
+        return shlex.join([*self.call.prefix, "kubectl", "uncordon", node])
 
     def _node(self, node: str) -> tuple[bool, bool]:
         """Return whether a node is cordoned, and whether it has our annotation."""
@@ -387,4 +388,4 @@ class Command:
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""
-        return " ".join(words((*self.call.prefix, *self.give), node)) if self.give else ""
+        return shlex.join(words((*self.call.prefix, *self.give), node)) if self.give else ""

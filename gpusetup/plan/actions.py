@@ -137,15 +137,11 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         else:
             yield action("hold", "libraries", " ".join(sorted(free)), "an unattended upgrade must not move them")
     if kernel - held:
-        yield action("hold", "kernel", "the kernel and the package that updates it", _kernel_reason(packages))
+        alone = "no package would bring prebuilt modules for the next kernel"
+        kept = alone if packages.keeps_kernel else "set by gpusetup_hold_kernel"
+        yield action("hold", "kernel", "the kernel and the package that updates it", kept)
     if obsolete & held:
         yield action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nothing needs it now")
-
-
-def _kernel_reason(packages: PackageSet) -> str:
-    if packages.keeps_kernel:
-        return "no package would bring prebuilt modules for the next kernel"
-    return "set by gpusetup_hold_kernel"
 
 
 def _is_kernel(name: str) -> bool:

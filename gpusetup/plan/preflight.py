@@ -14,7 +14,7 @@ from gpusetup.matrix.gpus import instances, plain_type
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import is_jetson
 from gpusetup.model.facts import Failure, HostFacts, Packages
-from gpusetup.model.facts_machine import OperatingSystem, Virtualisation
+from gpusetup.model.facts_machine import Virtualisation
 from gpusetup.model.plan import HostPlan, PackageSet, Preview, Refusal
 from gpusetup.model.request import Policy, Request, Requirement
 from gpusetup.model.settings import Settings
@@ -269,7 +269,8 @@ def _source_hint(origin: str) -> str:
 
 
 def _secure_boot(facts: HostFacts) -> Refusal:
-    key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts.os)
+    firmware, usual = judge.firmware, facts.os.id == "ubuntu"
+    key = next((key.path for key in facts.firmware.signing_keys), firmware.UBUNTU_KEY if usual else firmware.DKMS_KEY)
     return Refusal(
         reference="GS-326",
         message="Secure Boot is on, and the key that signs modules built here is not enrolled",
@@ -305,10 +306,6 @@ def _unknown_signer(signer: str) -> Refusal:
         note="the kernel would reject them after the reboot (Loading of module with unavailable key is rejected)",
         hint="use gpusetup_module=dkms with gpusetup_secure_boot=enroll: DKMS signs with a key that you enrol once",
     )
-
-
-def _default_key(system: OperatingSystem) -> str:
-    return judge.firmware.UBUNTU_KEY if system.id == "ubuntu" else judge.firmware.DKMS_KEY
 
 
 def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: KernelPairsFile) -> Iterator[Refusal]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gpusetup.components.base import Context, DriverPackages, Family, Wanted, covering, working_driver
 from gpusetup.components.cuda import no_longer_wanted, not_of
@@ -31,7 +31,7 @@ from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.applied import Applied
 from gpusetup.model.facts import HostFacts
-from gpusetup.model.package import Libraries, Origins, Package, PackageSet, Pin
+from gpusetup.model.package import Origins, Package, PackageSet, Pin
 from gpusetup.model.repos import Format
 from gpusetup.model.settings import AppliedSettings, AppliedWanted, Settings
 from gpusetup.model.stack import DriverChoice, Reason, Stack
@@ -165,7 +165,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         if stack.driver is not None and driver is None and settings.imex is not None:
             # Somebody else's driver is kept; IMEX of its version is added.
             packages = replace(packages, fabric=imex_of(context, stack.driver, _form(family)))
-        packages = _with_libraries(packages, family.libraries(context, stack))
+        packages = replace(packages, **asdict(family.libraries(context, stack)))
         roots = packages.cuda_roots
         gone = no_longer_wanted(context.facts, roots)
         packages = replace(
@@ -191,7 +191,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         exporters = tuple(package.name for package in packages.monitoring if package.version)
         hold = (*ours, *exporters, *kernel)
         origins = _origins(context, family, applied.packages if applied is not None else None)
-        packages = _from(origins, replace(packages, hold=hold))
+        packages = replace(packages, hold=hold, **asdict(origins))
         packages = packages if packages.wanted() or packages.runfile else None
     wanted = Wanted(
         stack=stack,
@@ -275,21 +275,6 @@ def _built_reasons(driver: DriverPackages) -> tuple[Reason, ...]:
         text = "the kernel is held: no package would bring prebuilt modules for the next one"
         found.append(Reason(component="driver", rule="module-kernel-held", text=text))
     return tuple(found)
-
-
-def _with_libraries(packages: PackageSet, libraries: Libraries) -> PackageSet:
-    return replace(
-        packages,
-        cuda=libraries.cuda,
-        cudnn=libraries.cudnn,
-        nccl=libraries.nccl,
-        cuda_roots=libraries.cuda_roots,
-        cuda_default=libraries.cuda_default,
-    )
-
-
-def _from(origins: Origins, packages: PackageSet) -> PackageSet:
-    return replace(packages, sources=origins.sources, enable=origins.enable, replace=origins.replace)
 
 
 def _origins(context: Context, family: Family, applied: PackageSet | None) -> Origins:

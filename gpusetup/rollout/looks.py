@@ -136,7 +136,10 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
         rollout.plans[name] = _with_care(rollout, name, draft.plan, lost.get(name, ()) if how.lock is None else ())
-    rollout.plans |= {name: _one_of_two(refusal, rollout.facts[name]) for name, refusal in double.items()}
+    rollout.plans |= {
+        name: HostPlan(state="refused", refusals=(refusal,), simulated=rollout.facts[name].simulated)
+        for name, refusal in double.items()
+    }
     plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     rollout.plans = with_downtime(plans, state_home(session.environment))
     session.run.write("plan.json", rollout.document())
@@ -148,7 +151,7 @@ def _texts_of(track: Track, variable: str) -> dict[str, str]:
     return {name: str(value) for name, value in told.items() if value}
 
 
-def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...] = ()) -> HostPlan:
+def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...]) -> HostPlan:
     """Add warnings to a plan: options without effect on the host, and that gpusetup runs on it."""
     if lost:
         plan = replace(plan, warnings=(*lost, *plan.warnings))
@@ -157,10 +160,6 @@ def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...
         return plan
     text = "gpusetup runs on this machine, so it reboots only with --reboot or gpusetup_reboot"
     return replace(plan, warnings=(*plan.warnings, text))
-
-
-def _one_of_two(refusal: Refusal, facts: HostFacts) -> HostPlan:
-    return HostPlan(state="refused", refusals=(refusal,), simulated=facts.simulated)
 
 
 def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:

@@ -181,6 +181,7 @@ def test_any_command(program):
     program("take", '[ "$1" = busy ] && { echo "a job runs" >&2; exit 75; }; [ "$1" = bad ] && exit 3; exit 0')
     program("give", "exit 0")
     command = Command(take=("take", "{node}"), give=("give", "--node={node}"))
+    assert Command(take=(), give=("give", "back now", "{node}")).by_hand("n1") == "give 'back now' n1"
     assert command.drain("n1", 5).ok
     assert command.drain("busy", 5).why == "a job runs"
     with pytest.raises(SchedulerError, match="exit 3"):
