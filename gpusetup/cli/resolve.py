@@ -86,7 +86,7 @@ def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespac
     from gpusetup.plan.install import install_of
 
     install = install_of(resolution, matrix)
-    text = copied(install, arguments.install)
+    text = copied(install, arguments.install, f"--install {arguments.install}")
     if arguments.install in install.notes:
         warn(install.notes[arguments.install])
     return text
@@ -273,17 +273,14 @@ def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
     return python if python and system is not None and system.python != python else ""
 
 
-def copied(install: Install, way: Way) -> str:
+def copied(install: Install, way: Way, option: str) -> str:
     """Return only the lines of one way, for a shell or a file."""
     lines = install.lines(way)
     if not lines:
         raise BadInputError(
-            "GS-134",
-            f"{way} cannot install this stack",
-            path=f"--install {way}",
-            note=install.notes.get(way, ""),
-            hint=next(iter(install.apply), ""),
-        )
+            "GS-134", f"{way} cannot install this stack", path=option,
+            note=install.notes.get(way, ""), hint=next(iter(install.apply), ""),
+        )  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

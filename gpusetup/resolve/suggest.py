@@ -112,7 +112,7 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
     machine += [(name, value) for name in _BARE if name != "gpus" and (value := getattr(request, name))]
     for parts in ((*machine, *wishes, *instead), (*wishes, *looser, *machine)):
         kept = msgspec.structs.replace(request, requirements=(Requirement(component="driver"),), **_BARE)
-        left_out = msgspec.structs.replace(kept, requirements=())
+        left_out = Request()
         for name, value in parts:
             if (name, value) in instead and any(item.component == value.component for item in kept.requirements):
                 continue

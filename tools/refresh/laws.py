@@ -37,6 +37,7 @@ change = msgspec.structs.replace
 _SWEEP = re.compile(
     r"(?:torch|TensorFlow|JAX|CuPy|CUDA|cuDNN|NCCL) [0-9][0-9.]* to [0-9][0-9.]* (?:has|is|needs|brings|targets)"
 )
+_FLAGS = re.compile(r"--(?:native|forward|allow-\w+)")
 
 
 class Answer:
@@ -284,9 +285,14 @@ class Laws:
                     yield f"cuda alone takes R{found.driver.branch}; R{kind.branch} would do"
 
     def a_refusal_names_a_way_out(self, request: Request) -> Iterator[str]:
-        """Where no stack fits, the answer ends in at least one thing that a person can do."""
-        if self.answer(request) is None and not suggestions(build(self.matrix, request)):
-            yield "nothing fits, and no change is suggested"
+        """Where no stack fits, the answer ends in something that a person can do, and leaves out what it says."""
+        if self.answer(request) is None:
+            ways = suggestions(build(self.matrix, request))
+            if not ways:
+                yield "nothing fits, and no change is suggested"
+            for left_out, command in re.findall(r"without (.*): gpusetup resolve (.*)", "\n".join(ways)):
+                if flags := set(_FLAGS.findall(left_out)).intersection(_FLAGS.findall(command)):
+                    yield f"{flags} is left out and is not: {command}"
 
     def what_the_policy_forbids_is_in_no_answer(self, request: Request) -> Iterator[str]:
         """A stack under a policy has no driver and no toolkit that breaks it, and is one that fits without it too."""
