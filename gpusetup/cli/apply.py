@@ -25,7 +25,7 @@ from gpusetup.cli.plan import Progress, load_plan, refusal_lines, refusals_witho
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.components.record import record_of
 from gpusetup.drive.causes import common, counted, grouped, in_short, tally
-from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
+from gpusetup.errors import Exit, PreflightError, gravest
 from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
@@ -61,15 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument("--check", action="store_true", help="show what would be done; change nothing")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
-    add_batches(parser).add_argument(
+    add_batches(parser, "--batch or --resume").add_argument(
         "--resume", action="store_true", help="continue the last stopped rollout with the hosts that are left"
     )
     options.add_draining(parser)
     options.add_output(parser, formats=("text", "json", "html"))
 
 
-def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options for changing a fleet in batches; return their group."""
+def add_batches(parser: argparse.ArgumentParser, beside: str = "--batch") -> argparse._ArgumentGroup:
+    """Add the options for changing a fleet in batches, some of which need others beside them; return their group."""
     group = parser.add_argument_group("fleets")
     group.add_argument(
         "--batch",
@@ -78,7 +78,11 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="hosts per batch, each verified before the next: 1,10%%,50%%; the last size repeats",
     )
     group.add_argument(
-        "--max-fail", type=int, metavar="N", default=0, help="continue with the next batch after up to N failed hosts"
+        "--max-fail",
+        type=int,
+        metavar="N",
+        default=0,
+        help=f"with {beside}: continue with the next batch after up to N failed hosts",
     )
     group.add_argument(
         "--max-fail-domain", type=int, metavar="N",
@@ -149,18 +153,15 @@ def _planning(arguments: argparse.Namespace) -> Planning:
     from gpusetup.rollout.options import Planning
 
     batches((), arguments.batch)  # reject a wrong size before contacting hosts
-    planning = Planning(
-        wishes=wishes_of(arguments),
+    wishes = wishes_of(arguments)
+    return Planning(
+        wishes=replace(wishes, reboot="never") if arguments.stage else wishes,
         lock=load_lock(arguments.lock) if arguments.lock else None,
         keep_driver=arguments.keep_driver,
         image=bool(arguments.stage),
         made=load_plan(arguments.plan) if arguments.plan else None,
         recorded=_last_lock if arguments.recorded else None,
     )
-    if planning.lock is None and (planning.keep_driver or planning.image):
-        option = "--stage image" if planning.image else "--keep-driver"
-        raise BadInputError("GS-346", f"{option} needs --lock", path=option)
-    return replace(planning, wishes=replace(planning.wishes, reboot="never")) if planning.image else planning
 
 
 def _last_lock(name: str, facts: HostFacts) -> HostLock:

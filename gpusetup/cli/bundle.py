@@ -95,6 +95,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST
 
     if arguments.check:
+        why = "it compares a bundle that exists, and makes none"
+        options.refuse_beside(
+            arguments, "--verify", why,
+            "REQ", "--out", "--dry-run", "--lock", "--inventory", "--from", "--controller-only", "--gpu", "--os",
+        )  # fmt: skip
         folder = Path(arguments.check)
         _accept(folder, arguments)
         if arguments.diff:
@@ -127,8 +132,11 @@ def _accept(folder: Path, arguments: argparse.Namespace) -> None:
 def _controller(arguments: argparse.Namespace) -> None:
     from gpusetup.bootstrap.bundle import PYTHONS, make_controller_bundle
 
-    if arguments.requirements:
-        raise BadInputError("GS-786", "--controller-only has nothing for hosts", path="--controller-only")
+    why = "a controller's bundle has nothing for hosts"
+    options.refuse_beside(
+        arguments, "--controller-only", why,
+        "REQ", "--gpu", "--os", "--inventory", "--from", "--lock", "--kernel", "--archive", "--dry-run",
+    )  # fmt: skip
     pythons = tuple(dict.fromkeys(arguments.python or PYTHONS))
     if unknown := [python for python in pythons if python not in PYTHONS]:
         raise BadInputError(

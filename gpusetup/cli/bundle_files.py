@@ -151,8 +151,8 @@ def add_mirror_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the mirror")
     parser.add_argument("--room", type=int, metavar="GIB", help="refuse a total size above this")
     parser.add_argument("--source", default="nvidia", metavar="URL", help="a mirror to mirror; default: NVIDIA")
-    parser.add_argument("--source-fingerprints", default="", metavar="FPR", help="of the key that signs it")
-    parser.add_argument("--source-key", default="", metavar="URL", help="address of that key")
+    parser.add_argument("--source-fingerprints", default="", metavar="FPR", help="with --source: of its key")
+    parser.add_argument("--source-key", default="", metavar="URL", help="with --source: address of its key")
     parser.add_argument(
         "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: gpusetup's own for bundles"
     )

@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--manifest", metavar="FILE", help="that bundle's manifest.json, whose digest is pinned")
     what = parser.add_argument_group("stack")
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
-    what.add_argument("--lock-url", metavar="URL", help="address of the lock, which the machine downloads")
-    what.add_argument("--lock-digest", metavar="SHA256", help="required SHA-256 of the file at --lock-url")
+    what.add_argument("--lock-url", metavar="URL", help="with --lock-digest: address of the lock, for the machine")
+    what.add_argument("--lock-digest", metavar="SHA256", help="with --lock-url: required SHA-256 of that file")
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
         help="a gpusetup_ variable, as in an inventory: gpusetup_source=https://mirror.example/nvidia",
@@ -63,10 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--splay", type=int, default=0, metavar="SECONDS", help="each machine waits a random time up to this"
     )
     how.add_argument("--proxy", metavar="URL", help="proxy for all downloads")
-    how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts that bypass the proxy")
+    how.add_argument("--no-proxy", default="", metavar="LIST", help="with --proxy: hosts that bypass it")
     how.add_argument("--ca", metavar="FILE", help="certificate authority (PEM) for the machine to trust")
     how.add_argument("--callback", metavar="URL", help="URL that gets the status document by POST at every change")
-    how.add_argument("--token-file", metavar="FILE", help="bearer token for --callback; readable in the user-data")
+    how.add_argument(
+        "--token-file", metavar="FILE", help="with --callback: its bearer token; readable in the user-data"
+    )
     shape = parser.add_argument_group("shape")
     shape.add_argument(
         "--format", choices=("cloud-config", "shell", "mime", "json"), default=None,
@@ -129,8 +131,6 @@ def _data(arguments: argparse.Namespace) -> UserData:
             variables.setdefault("gpusetup_no_proxy", arguments.no_proxy)
     if arguments.reboots < 0 or arguments.splay < 0:
         raise BadInputError("GS-704", "--reboots and --splay must be 0 or more")
-    if arguments.token_file and not arguments.callback:
-        raise BadInputError("GS-705", "--token without --callback has no use", path="--token-file")
     config = Config(
         source=checked_url(arguments.source, "--source").rstrip("/"),
         manifest_sha256=digest,
@@ -214,8 +214,6 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
              if given]  # fmt: skip
     if len(asked) > 1:
         raise BadInputError("GS-706", f"{asked[0]} already says what {asked[1]} says")
-    if bool(arguments.lock_url) != bool(arguments.lock_digest):
-        raise BadInputError("GS-707", "--lock-url and --lock-digest must be used together")
     if arguments.lock_url:
         if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
             raise BadInputError("GS-708", "--lock-digest is not a SHA-256", path="--lock-digest")

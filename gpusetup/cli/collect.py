@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
     options.add_server(parser, "0.0.0.0:8443")
     parser.add_argument(
-        "--client-ca", metavar="FILE", help="a host may show a certificate of this authority instead of a token"
+        "--client-ca",
+        metavar="FILE",
+        help="with --certificate: a host may show a certificate of this authority instead of a token",
     )
     parser.add_argument("--keep", type=int, default=100, metavar="N", help="reports of each host; default: %(default)s")
     parser.add_argument("--unit", action="store_true", help="print a systemd service that does this in a sandbox")
@@ -124,11 +126,15 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--remove", action="store_true", help="revoke the token")
     store = parser.add_argument_group("the host's user of the lease store, which writes the keys of that host alone")
-    store.add_argument("--leases", metavar="URL", help="etcd, members separated by commas")
-    store.add_argument("--lease-login", metavar="FILE", help="NAME:PASSWORD of an etcd administrator; mode 0600")
-    store.add_argument("--lease-out", metavar="FILE", help="write the host's NAME:PASSWORD to FILE")
-    store.add_argument("--ca", metavar="FILE", help="certificate authority of the lease store")
-    store.add_argument("--lease-certificate", metavar="FILE", help="your certificate and key for it (PEM)")
+    store.add_argument("--leases", metavar="URL", help="with --lease-login: etcd, members separated by commas")
+    store.add_argument(
+        "--lease-login", metavar="FILE", help="with --leases: NAME:PASSWORD of an etcd administrator; mode 0600"
+    )
+    store.add_argument("--lease-out", metavar="FILE", help="with --leases: write the host's NAME:PASSWORD to FILE")
+    store.add_argument("--ca", metavar="FILE", help="with --leases: certificate authority of the lease store")
+    store.add_argument(
+        "--lease-certificate", metavar="FILE", help="with --leases: your certificate and key for it (PEM)"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
 
@@ -186,22 +192,17 @@ def run_token(arguments: argparse.Namespace) -> Exit:
 
 def _check_store(arguments: argparse.Namespace) -> None:
     """Refuse incomplete or contradictory options for the lease store."""
-    given = [name for name in ("lease_login", "lease_out", "ca", "lease_certificate") if getattr(arguments, name)]
-    needed = ["lease_login"] if arguments.remove else ["lease_login", "lease_out"]
-    if given and not arguments.leases:
-        lacking = "--leases"
-    elif arguments.leases and arguments.reader:
+    if arguments.remove:
+        options.refuse_beside(arguments, "--remove", "it makes no token", "--days", "--overlap", "--out", "--lease-out")
+    if arguments.leases and arguments.reader:
         raise BadInputError("GS-984", "a reader takes no lease", path="--leases", hint="leave out --leases")
-    else:
-        lacking = next((f"--{name.replace('_', '-')}" for name in needed if name not in given), "")
-        lacking = lacking if arguments.leases else ""
+    if arguments.leases and not (arguments.remove or arguments.lease_out):
+        raise BadInputError("GS-984", "a host's user of the lease store needs --lease-out", path="--lease-out")
     if arguments.lease_out and os.path.realpath(arguments.lease_out) == os.path.realpath(arguments.lease_login or ""):
         raise BadInputError(
             "GS-984", "the host's login would overwrite the administrator's", path="--lease-out",
             hint="give another file with --lease-out",
         )  # fmt: skip
-    if lacking:
-        raise BadInputError("GS-984", f"a host's user of the lease store needs {lacking}", path=lacking)
 
 
 def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None:
@@ -281,14 +282,16 @@ def add_offer_arguments(parser: argparse.ArgumentParser) -> None:
     budget.add_argument(
         "--leases", metavar="URL", help="etcd for the leases, members separated by commas; none: no budget"
     )
-    budget.add_argument("--at-a-time", type=int, metavar="N", help="at most N of the whole fleet")
-    budget.add_argument("--of-a-domain", type=int, metavar="N", help="at most N of one failure domain")
-    budget.add_argument("--stop-after", type=int, metavar="N", help="begin on no more hosts after failures on N")
+    budget.add_argument("--at-a-time", type=int, metavar="N", help="with --leases: at most N of the whole fleet")
+    budget.add_argument("--of-a-domain", type=int, metavar="N", help="with --leases: at most N of one failure domain")
+    budget.add_argument(
+        "--stop-after", type=int, metavar="N", help="with --leases: begin on no more hosts after failures on N"
+    )
     budget.add_argument(
         "--hold-for-reboot",
         type=int,
         metavar="HOURS",
-        help="hours for which a host that waits for its reboot keeps its place",
+        help="with --leases: hours for which a host that waits for its reboot keeps its place",
     )
     options.add_output(parser)
 
@@ -337,8 +340,6 @@ def _budget(arguments: argparse.Namespace) -> Budget | None:
     more = (arguments.stop_after, arguments.hold_for_reboot)
     numbers = (arguments.at_a_time, arguments.of_a_domain, *more)
     if arguments.leases is None:
-        if any(number is not None for number in numbers):
-            raise BadInputError("GS-983", "a budget needs a place for its leases", path="--leases", hint="--leases URL")
         return None
     if arguments.leases == "none":
         if any(number is not None for number in numbers):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    options.add_inventory(parser)
+    options.add_inventory(parser, "--from FILE")
     group = parser.add_argument_group("what is compared")
     group.add_argument(
         "--from", dest="facts", action="append", default=[], metavar="FILE",

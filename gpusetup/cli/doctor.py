@@ -66,6 +66,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     project = inventory if inventory is not None and is_project(inventory) else None
     inventory = None if project else inventory
     arguments.inventory = inventory  # open_session reads this name
+    if asked:
+        options.refuse_beside(arguments, "a message", "it is about no host", "--limit", "--forks", "--user")
     chosen = [
         name
         for name, given in (
@@ -79,7 +81,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
         if given
     ]
-    if arguments.probe and chosen and not (asked or arguments.text is not None):
+    if arguments.probe and chosen:
         raise BadInputError(
             "GS-604",
             f"--probe uses the GPU of this machine and cannot be used with {chosen[0]}",
@@ -96,7 +98,6 @@ def run(arguments: argparse.Namespace) -> Exit:
             "--watch prints findings as they come and cannot be used with --out",
             hint="redirect its output to a file",
         )
-    doctor_hosts.refuse_without_apply(arguments)
     if arguments.apply:
         doctor_hosts.refuse_conflicts(arguments, [name for name in chosen if name != "an inventory"])
         from gpusetup.cli.session import names_of_gpus

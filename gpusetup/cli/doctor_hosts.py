@@ -223,7 +223,7 @@ def add_apply(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reboot", choices=("never", "when-needed", "schedule"), help="with --apply: whether hosts may reboot"
     )
-    options.add_draining(parser)
+    options.add_draining(parser, "with --apply: ")
 
 
 def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
@@ -234,16 +234,6 @@ def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
             "GS-604", f"--apply and {' and '.join(beside)} cannot be used together", path="--apply",
             hint="give an inventory, or nothing for this machine: gpusetup doctor --apply",
         )  # fmt: skip
-
-
-def refuse_without_apply(arguments: argparse.Namespace) -> None:
-    """Refuse the options of a recovery without --apply."""
-    for name in ("dry_run", "yes", "reboot", "drain", "undrain", "drain_via"):
-        if getattr(arguments, name) and not arguments.apply:
-            option = f"--{name.replace('_', '-')}"
-            raise BadInputError(
-                "GS-604", f"{option} needs --apply", path=option, hint=f"gpusetup doctor --apply {option} …"
-            )
 
 
 def apply(arguments: argparse.Namespace, lookup: Lookup) -> Exit:

@@ -35,13 +35,13 @@ _WORDS: dict[str, str] = tables()["host keys"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    options.add_inventory(parser)
+    options.add_inventory(parser, "--ca with --for")
     group = parser.add_argument_group("keys")
     group.add_argument("--trusted", metavar="PLACE", help="file or folder of fingerprints that came another way")
     group.add_argument(
         "--accept", action="store_true", help="keep what unknown hosts show, unproven; never a changed key"
     )
-    group.add_argument("--ca", metavar="FILE", help="public key of a CA that signs host keys")
+    group.add_argument("--ca", metavar="FILE", help="with --for: public key of a CA that signs host keys")
     group.add_argument("--for", dest="patterns", metavar="PATTERNS", help="with --ca: the hosts whose keys it signs")
     group.add_argument("--file", metavar="FILE", help="file for the keys; default: known_hosts beside the runs")
     options.add_output(parser)
@@ -54,10 +54,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.fleet import KnownHosts
 
     path = Path(arguments.file) if arguments.file else state_home(os.environ) / KNOWN_HOSTS
-    if bool(arguments.ca) != bool(arguments.patterns):
-        raise BadInputError("GS-946", "--ca and --for belong to each other", path="--ca", hint="--for '*.gpu.example'")
     if not arguments.ca and not arguments.inventory:
-        raise BadInputError("GS-946", "no inventory was given", path="INVENTORY", hint="or --ca with --for")
+        raise BadInputError("GS-946", "no inventory was given", path="INVENTORY")
     hosts: dict[str, HostKeys] = {}
     if arguments.ca:
         write(path, {}, [authority(Path(arguments.ca), arguments.patterns)])

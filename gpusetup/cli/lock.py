@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pin every wheel, dependencies included, by its SHA-256 from the package index",
     )  # fmt: skip
     parser.add_argument(
-        "--source", default="nvidia", metavar="WHERE", help="for --vars: nvidia, distro or a mirror's URL"
+        "--source", default="nvidia", metavar="WHERE", help="with --vars: nvidia, distro or a mirror's URL"
     )
     options.add_output(parser, ("json", "text"))
 
@@ -57,8 +57,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "text" and (arguments.vars or arguments.pip):
         shape, kind = ("--vars", "JSON") if arguments.vars else ("--pip", "a requirements file")
         raise options.not_together(shape, "--format text", f"it writes {kind}")
-    if arguments.source != "nvidia" and not arguments.vars:
-        raise options.not_together("lock without --vars", "--source", "a lock names versions, not where they come from")
     request = request_of(arguments, matrix)
     if arguments.vars and arguments.source == "distro":
         from msgspec.structs import replace

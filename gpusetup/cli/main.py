@@ -102,14 +102,16 @@ def _unknown(name: str) -> Exit:
 
 def _run(argv: list[str]) -> Exit:
     name = argv[0]
-    arguments = _parsed(name, argv[1:])
+    parser = command_parser(name)
+    arguments = _parsed(parser, argv[1:])
     from gpusetup.cli.output import set_quiet
 
     set_quiet(arguments.quiet)
 
     def command() -> Exit:
-        from gpusetup.cli.options import check_arguments
+        from gpusetup.cli.options import check_arguments, refuse_idle
 
+        refuse_idle(arguments, parser)
         check_arguments(arguments)
         return load_command(name).run(arguments)
 
@@ -144,9 +146,8 @@ def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
     return error.exit
 
 
-def _parsed(name: str, words: list[str]) -> argparse.Namespace:
+def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
     """Parse a command's arguments; if it runs Ansible, those after `--` are Ansible's."""
-    parser = command_parser(name)
     if parser.get_default("ansible_arguments") is None or "--" not in words:
         whole: argparse.Namespace = parser.parse_args(words)
         return whole

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
+from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, refuse_beside
 from gpusetup.cli.output import answer, json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit, NoStackError
@@ -41,6 +41,7 @@ _TABLES = {
     "variants": ("variants?",),
 }
 """Tables that need no resolver → patterns of the words that name them."""
+_WISHES = ("REQ", "--gpu", "--on", "--os", "--arch", "--driver", "--python", "--from", "--native", "--forward")
 _ALSO_REQUIREMENTS = ("driver", "python")
 """Such tables that a requirement names."""
 
@@ -61,17 +62,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look up and print."""
     matrix = load_matrix()
     if arguments.data:
-        if arguments.requirements or arguments.gpu:
-            raise not_together(
-                "--data", "REQ" if arguments.requirements else "--gpu", "it names files, and looks up nothing"
-            )
+        refuse_beside(arguments, "--data", "it names files, and looks up nothing", *_WISHES)
         paths = {name: matrix.path(name) for name in NAMES}
         from gpusetup.model.answers import MatrixFiles
 
         return answer(arguments.format, MatrixFiles(files=paths), "\n".join(paths.values()), arguments.out)
-    if (arguments.age or arguments.newer) and (arguments.requirements or arguments.gpu):
-        other = "REQ" if arguments.requirements else "--gpu"
-        raise not_together("--newer" if arguments.newer else "--age", other, "it is about all components")
+    if arguments.age or arguments.newer:
+        first = "--newer" if arguments.newer else "--age"
+        refuse_beside(arguments, first, "it is about all components", *_WISHES)
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
     if name == "variants" and (request.driver is None or arguments.facts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from contextlib import suppress
 from itertools import islice
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from gpusetup.supply.server import Tls, WebServer
 
 ARCHES = ("x86_64", "aarch64")
+_NEEDS = re.compile(r"with ((?:--[a-z-]+(?: stress)?(?:, | or )?)+): ")
+"""The start of an option's help that says beside which other options alone it has an effect."""
+_DESTS = {"REQ": "requirements", "--from": "facts"}
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
 
 
@@ -37,12 +41,42 @@ def not_together(first: str, second: str, why: str) -> BadInputError:
     )
 
 
+def refuse_beside(arguments: argparse.Namespace, first: str, why: str, *others: str) -> None:
+    """Refuse those of the other options that are given: they would have no effect beside the first."""
+    for option in others:
+        if getattr(arguments, _DESTS.get(option) or option.lstrip("-").replace("-", "_")):
+            raise not_together(first, option, why)
+
+
 def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) -> None:
     """Refuse numbers that are below `least`, infinite or none."""
     for name in names:
         value, option = getattr(arguments, name), f"--{name.replace('_', '-')}"
         if value is not None and not least <= value < float("inf"):
             raise BadInputError("GS-140", f"{option} must be {least} or more, not {value:g}", path=option)
+
+
+def refuse_idle(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Refuse an option that would have no effect: without what its help names (`with --OTHER: …`), or a host's login.
+
+    An option to reach hosts needs hosts: without an inventory a command is about this machine.
+    """
+    known = parser._option_string_actions  # noqa: SLF001 - argparse offers no other list of them
+    given = [name for name, one in known.items() if getattr(arguments, one.dest, one.default) != one.default]
+    words = {*given, f"--level {getattr(arguments, 'level', '')}"}
+    for name in given:
+        told = _NEEDS.match(known[name].help or "")
+        needed = re.split(", | or ", told[1]) if told else []
+        if needed and not words & set(needed):
+            raise BadInputError(
+                "GS-137", f"{name} has no effect without {' or '.join(needed)}", path=name,
+                hint=f"add {needed[0]}, or leave out {name}",
+            )  # fmt: skip
+        if name in ("--limit", "--forks", "--user", "--private-key") and not arguments.inventory:
+            raise BadInputError(
+                "GS-137", f"{name} has no effect without an inventory", path=name,
+                hint=f"name an inventory, or leave out {name}: without one, this machine is meant",
+            )  # fmt: skip
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
@@ -159,13 +193,13 @@ def add_newer(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_inventory(parser: argparse.ArgumentParser) -> None:
-    """Add INVENTORY and the options that Ansible needs to reach its hosts."""
+def add_inventory(parser: argparse.ArgumentParser, without: str = "this machine") -> None:
+    """Add INVENTORY and the options that Ansible needs to reach its hosts; `without` is what stands for one."""
     parser.add_argument(
         "inventory",
         nargs="?",
         metavar="INVENTORY",
-        help="anything that ansible-playbook -i takes; without it: this machine",
+        help=f"anything that ansible-playbook -i takes; without it: {without}",
     )
     add_reach(parser)
 
@@ -184,31 +218,31 @@ def add_reach(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(ansible_arguments=[])
 
 
-def add_draining(parser: argparse.ArgumentParser) -> None:
-    """Add the options for draining hosts before they change."""
+def add_draining(parser: argparse.ArgumentParser, needs: str = "") -> None:
+    """Add the options for draining hosts before they change; `needs` begins their help."""
     group = parser.add_argument_group("running work on the hosts (gpusetup waits for it, never stops it)")
     group.add_argument(
         "--drain",
         metavar="HOW",
         default="",
-        help="slurm, kubernetes, or a command with {node} in it: exit 0 done, 75 busy",
+        help=f"{needs}slurm, kubernetes, or a command with {{node}} in it: exit 0 done, 75 busy",
     )
     group.add_argument(
         "--undrain",
         metavar="COMMAND",
         default="",
-        help="with a command as --drain: the command that returns {node} to service",
+        help="with --drain: the command that returns {node} to service after a command as --drain",
     )
     group.add_argument(
-        "--drain-via", metavar="WORDS", default="", help="prefix for the scheduler's commands: 'ssh head'"
+        "--drain-via", metavar="WORDS", default="", help="with --drain: prefix for the scheduler's commands: 'ssh head'"
     )
     group.add_argument(
         "--drain-wait", metavar="MINUTES", type=float, default=60.0,
-        help="wait this long for running jobs, then leave the host unchanged (default: %(default)g)",
+        help="with --drain: wait this long for running jobs, then leave the host unchanged; default: %(default)g",
     )  # fmt: skip
     group.add_argument(
         "--busy-wait", metavar="MINUTES", type=float, default=0.0,
-        help="wait this long for programs on a GPU whose driver changes (default: %(default)g)",
+        help=f"{needs}wait this long for programs on a GPU whose driver changes; default: %(default)g",
     )  # fmt: skip
 
 
@@ -226,8 +260,10 @@ def freeing(arguments: argparse.Namespace) -> Freeing:
 def add_server(parser: argparse.ArgumentParser, listen: str) -> None:
     """Add the options of the commands that run a web server."""
     parser.add_argument("--listen", default=listen, metavar="ADDRESS:PORT", help="default: %(default)s")
-    parser.add_argument("--certificate", metavar="FILE", help="serve over TLS with this certificate chain (PEM)")
-    parser.add_argument("--key", metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="with --key: serve over TLS with this certificate chain (PEM)"
+    )
+    parser.add_argument("--key", metavar="FILE", help="with --certificate: its private key")
 
 
 def check_server() -> None:
@@ -259,14 +295,6 @@ def tls_of(certificate: str | None, key: str | None, clients: str | None = None)
 
     from gpusetup.supply.server import Tls
 
-    if bool(certificate) != bool(key):
-        raise BadInputError(
-            "GS-774", "TLS needs the certificate and its key", path="--certificate", hint="name both, or none"
-        )
-    if clients and not certificate:
-        raise BadInputError(
-            "GS-774", "certificates of clients need TLS", path="--client-ca", hint="name --certificate and --key too"
-        )
     if not certificate or not key:
         return None
     return Tls(Path(certificate), Path(key), Path(clients) if clients else None)

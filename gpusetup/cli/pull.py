@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     trust.add_argument("--ca", metavar="FILE", help="certificate authority of collector and lease store")
     trust.add_argument("--lease-certificate", metavar="FILE", help="this host's certificate for the lease store (PEM)")
-    trust.add_argument("--lease-key", metavar="FILE", help="its private key, if that is not in the same file")
+    trust.add_argument(
+        "--lease-key", metavar="FILE", help="with --lease-certificate: its private key, if that is in another file"
+    )
     trust.add_argument("--lease-login", metavar="FILE", help="NAME:PASSWORD of the lease store's own users; mode 0600")
     parser.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",

@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.rollout.options import Planning, Wishes
     from gpusetup.rollout.waves import carry_out
 
+    if arguments.list:
+        options.refuse_beside(arguments, "--list", "it changes nothing", "--to", "--check", "--batch", "--reboot")
     with streams.terminated_is_interrupted():
         session = open_session(arguments)
         read = _read(session)

@@ -59,7 +59,11 @@ def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._Argu
     group.add_argument("--level", choices=LEVELS, default=level, help="how thorough; default: %(default)s")
     group.add_argument("--gpus", type=int, metavar="N", help="how many GPUs each host should have")
     group.add_argument(
-        "--minutes", type=float, default=5.0, metavar="N", help="duration of stress; default: %(default)g"
+        "--minutes",
+        type=float,
+        default=5.0,
+        metavar="N",
+        help="with --level stress: its duration; default: %(default)g",
     )
     group.add_argument("--lock", metavar="FILE", help="expected stack; default: the hosts' records")
     group.add_argument(
@@ -92,13 +96,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_inventory(parser)
     group = add_checks(parser, level="smoke")
     group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
-    group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
+    group.add_argument("--update-baseline", action="store_true", help="with --baseline: keep this run there, if good")
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
-    group.add_argument("--sign", metavar="KEY", help="sign the observations with this SSH key: they are evidence")
-    group.add_argument("--evidence", metavar="FILE", help="judge saved observations that a trusted signer signed")
-    group.add_argument("--signers", metavar="FILE", help="trusted signers, as in ssh-keygen's ALLOWED SIGNERS")
+    group.add_argument("--sign", metavar="KEY", help="with --observations: sign them with this SSH key, as evidence")
+    group.add_argument("--evidence", metavar="FILE", help="with --signers: judge what one of them signed")
+    group.add_argument(
+        "--signers", metavar="FILE", help="with --evidence: trusted signers, as in ssh-keygen's ALLOWED SIGNERS"
+    )
     group.add_argument(
         "--explain",
         metavar="CHECK",
@@ -115,11 +121,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
-    if bool(arguments.evidence) != bool(arguments.signers) or (arguments.sign and not arguments.observations):
-        raise BadInputError(
-            "GS-512", "evidence needs two options: --observations with --sign, or --evidence with --signers",
-            path="--evidence", hint="gpusetup verify --help has an example of both",
-        )  # fmt: skip
     written, key = (Path(name.removesuffix(".pub")) for name in (arguments.observations or "", arguments.sign or ""))
     if arguments.sign and os.path.realpath(written) == os.path.realpath(key):
         raise options.not_together("--observations", "--sign", "the observations would replace the key")

@@ -32,6 +32,7 @@ LOOK_SECONDS = 25.0
 """Time limit for a look at this machine: Slurm ends its health program after 60."""
 _COMMAND_SECONDS = 30.0
 _PAUSE = 1.0
+_WITH = "with --quarantine, --on-bad, --on-good or --hooks: "
 _WAITS = 10
 """How often a job waits for another verification, such as that of a job that starts at the same time."""
 
@@ -47,20 +48,32 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         help="run when a machine leaves service; {node} and {reason} are filled in",
     )  # fmt: skip
     group.add_argument("--on-good", metavar="COMMAND", default="", help="run when it returns")
-    group.add_argument("--node", metavar="NAME", help="the scheduler's name for this machine; default: its host name")
     group.add_argument(
-        "--leave-after", type=int, default=2, metavar="N", help="bad verifications in a row; default: %(default)s"
+        "--node", metavar="NAME", help=f"{_WITH}the scheduler's name for this machine; default: its host name"
     )
     group.add_argument(
-        "--return-after", type=int, default=3, metavar="N", help="good verifications in a row; default: %(default)s"
+        "--leave-after",
+        type=int,
+        default=2,
+        metavar="N",
+        help=f"{_WITH}bad verifications in a row; default: %(default)s",
+    )
+    group.add_argument(
+        "--return-after",
+        type=int,
+        default=3,
+        metavar="N",
+        help=f"{_WITH}good verifications in a row; default: %(default)s",
     )
     group.add_argument(
         "--most-out", default="10%", metavar="N[%]",
-        help="leave a bad machine in service once so many are out; default: 10%% of the scheduler's, at least 1",
+        help=f"{_WITH}leave a bad machine in service once so many are out; default: 10%% of all, at least 1",
     )  # fmt: skip
-    group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help="checks that do not count")
+    group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help=f"{_WITH}checks that do not count")
     group.add_argument(
-        "--forget", action="store_true", help="ignore errors in the kernel log up to now, for example after a reset"
+        "--forget",
+        action="store_true",
+        help=f"{_WITH}ignore errors in the kernel log up to now, such as before a reset",
     )
 
 
@@ -83,11 +96,6 @@ def repeated(arguments: argparse.Namespace) -> list[str]:
 
 def check(arguments: argparse.Namespace) -> None:
     """Refuse contradictory options before doing anything."""
-    for option in ("--forget", "--ignore", "--node"):
-        if getattr(arguments, option[2:]) and not acts(arguments) and arguments.hooks is None:
-            raise BadInputError(
-                "GS-516", f"{option} has a meaning only with --quarantine, --on-bad, --on-good or --hooks", path=option
-            )
     if arguments.timer is not None and (arguments.forget or arguments.quarantine == "slurm-job"):
         option = "--forget" if arguments.forget else "--quarantine slurm-job"
         raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option)

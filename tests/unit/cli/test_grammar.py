@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.cli import grammar, start
+from gpusetup.cli import grammar, options, start
 from gpusetup.cli import main as front
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words
+from gpusetup.errors import BadInputError
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import Matrix
 from tests.property.test_command_line import run as answered
@@ -159,3 +160,20 @@ def test_a_first_word_alone_lists_what_follows_it(word):
 def test_the_short_names_of_why_stay():
     words = ("cudnn", "--gpu", "h100")
     assert run("why", *words) == run("resolve", "why", *words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_without_the_one_that_its_help_names_is_refused(name):
+    parser = front.command_parser(name)
+    needed = [action for action in parser._actions if action.required]
+    words = [word for one in needed for word in (*one.option_strings[:1], next(iter(one.choices or ["x"])))]
+    for action in parser._actions:
+        told = action.help or ""
+        if not told.startswith("with --"):
+            continue
+        others = re.findall(r"--[a-z-]+", told.split(": ")[0])
+        assert set(others) <= set(parser._option_string_actions), told
+        value = [] if action.nargs == 0 else [str(next(iter(action.choices or ["7"])))]
+        arguments = parser.parse_args([*words, action.option_strings[0], *value])
+        with pytest.raises(BadInputError, match=f"^{action.option_strings[0]} has no effect without {others[0]}"):
+            options.refuse_idle(arguments, parser)

@@ -336,7 +336,7 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
         ("--quarantine slurm inventory.ini --node n1", "--node names one machine"),
         ("--quarantine slurm-job inventory.ini", "a prolog verifies its own machine"),
         ("--timer daily --on-bad '/nowhere/take {node}'", "missing or not executable"),
-        ("--forget", "only with --quarantine"), ("--ignore gpu.ecc", "only with --quarantine"),
+        ("--forget", "no effect without --quarantine"), ("--ignore gpu.ecc", "no effect without --quarantine"),
         ("--timer daily --quarantine slurm --forget", "cannot be used with --timer"),
         ("--timer daily --quarantine slurm-job", "cannot be used with --timer"),
         ("--hooks slurm inventory.ini", "cannot be used with --hooks"),
