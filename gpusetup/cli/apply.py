@@ -115,20 +115,14 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     """Print what was done and return the exit code."""
+    from datetime import datetime, timezone
+
     from gpusetup.rollout.outcome import exit_of
 
-    output.write_answer(_answer_text(arguments.format, applied), arguments.out)
+    html = arguments.format == "html"
+    text = applied_html(applied, datetime.now(timezone.utc)) if html else output.painted(applied_text(applied))
+    output.answer(arguments.format, applied, text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
-
-
-def _answer_text(form: str, applied: Applied) -> str:
-    if form == "json":
-        return output.json_text(applied)
-    if form == "html":
-        from datetime import datetime, timezone
-
-        return applied_html(applied, datetime.now(timezone.utc))
-    return output.painted(applied_text(applied))
 
 
 def applying(arguments: argparse.Namespace, *, keep: Literal["", "anew", "on"], verify: bool = True) -> Applying:

@@ -251,6 +251,4 @@ def _timed(arguments: argparse.Namespace) -> Exit:
         command="bundle mirror", does="keep the mirror of NVIDIA's repositories fresh", words=tuple(words),
         longest="12h", spread="1h",
     )  # fmt: skip
-    text, code = timers.answer(arguments, task, os.environ)
-    output.write_answer(text, None)
-    return code
+    return timers.answer(arguments, task, os.environ)

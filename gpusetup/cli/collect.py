@@ -20,7 +20,7 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, UnreachableError
@@ -92,11 +92,13 @@ def unit_of(arguments: argparse.Namespace, port: int) -> str:
     )  # fmt: skip
 
 
-def database(folder: str) -> Path:
-    """Return the path of the database; create its folder, unreadable to others, if it does not exist."""
+def database(folder: str, *, exists: bool = False) -> Path:
+    """Return the path of the database; create its folder, unreadable to others, if it need not exist."""
     from gpusetup.pull.store import FILE
 
     place = Path(folder)
+    if exists and not place.is_dir():
+        raise BadInputError("GS-971", f"there is no collector in {folder}", path="DIR", hint="name its folder")
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -163,7 +165,7 @@ def run_token(arguments: argparse.Namespace) -> Exit:
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
     _check_store(arguments)
-    path = database(arguments.folder)
+    path = database(arguments.folder, exists=arguments.remove)
     put_on_record(path.parent, "token", "fleet token", f"{role} {name}{': taken back' if arguments.remove else ''}")
     if arguments.remove:
         if arguments.leases:
@@ -183,10 +185,14 @@ def run_token(arguments: argparse.Namespace) -> Exit:
         if not out:
             return Exit.DONE
         said = f"{arguments.out}: the token of {name}"
-    if arguments.format == "json":
-        output.write_answer(output.json_text(TokenMade(name=name, role=role, path=arguments.out or "")), None)
-    else:
-        output.say(said)
+    return _told(arguments.format, TokenMade(name=name, role=role, path=arguments.out or ""), said)
+
+
+def _told(form: str, document: Any, said: str) -> Exit:
+    """Print the document, or say that it is done."""
+    if form == "json":
+        return output.answer(form, document, "", None)
+    output.say(said)
     return Exit.DONE
 
 
@@ -255,19 +261,14 @@ def run_forget(arguments: argparse.Namespace) -> Exit:
     from gpusetup.pull.store import forget
 
     name = checked_name(arguments.name, "HOST")
-    path = database(arguments.folder)
+    path = database(arguments.folder, exists=True)
     put_on_record(
         path.parent, "token", "fleet forget", f"host {name}{'' if arguments.keep_token else ', with its token'}"
     )
     if not forget(path, name, keep_token=arguments.keep_token):
         raise BadInputError("GS-984", f"there is no host {name} here", path="HOST")
-    if arguments.format == "json":
-        output.write_answer(output.json_text(HostForgotten(name=name, token=not arguments.keep_token)), None)
-    else:
-        output.say(
-            f"{name}: forgotten{'; its token is still valid' if arguments.keep_token else ', and its token ended'}"
-        )
-    return Exit.DONE
+    said = f"{name}: forgotten{'; its token is still valid' if arguments.keep_token else ', and its token ended'}"
+    return _told(arguments.format, HostForgotten(name=name, token=not arguments.keep_token), said)
 
 
 def add_offer_arguments(parser: argparse.ArgumentParser) -> None:

@@ -208,6 +208,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
     from gpusetup.doctor.references import explained, nearest, page_of
     from gpusetup.doctor.text import reference_text
+    from gpusetup.model.examined import DoctorReference
 
     entry = explained(reference)
     if entry is None:
@@ -217,16 +218,10 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
             f"no message of gpusetup has the reference {reference}",
             hint=f"did you mean {', '.join(near)}?" if near else "check its number",
         )
-    if arguments.format == "json":
-        from gpusetup.model.examined import DoctorReference
-
-        document = DoctorReference(
-            reference=reference, title=entry.title, meaning=entry.meaning, fix=entry.fix, page=page_of(reference)
-        )
-        output.write_answer(output.json_text(document), arguments.out)
-    else:
-        output.write_answer(reference_text(reference, entry), arguments.out)
-    return Exit.DONE
+    document = DoctorReference(
+        reference=reference, title=entry.title, meaning=entry.meaning, fix=entry.fix, page=page_of(reference)
+    )
+    return output.answer(arguments.format, document, reference_text(reference, entry), arguments.out)
 
 
 def _alert_named(text: str) -> Alert | None:
@@ -246,8 +241,7 @@ def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
 
     page = alert_page(alert)
     document = DoctorAlert(alert=alert.name, severity=alert.severity, cause=alert.page, page=page)
-    output.write_answer(output.json_text(document) if arguments.format == "json" else page, arguments.out)
-    return Exit.DONE
+    return output.answer(arguments.format, document, page, arguments.out)
 
 
 def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
@@ -264,8 +258,7 @@ def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:
     if not text:
         raise BadInputError("GS-606", f"the matrix of {known.security.date} has no record of {cve}", path=cve)
     document = DoctorVulnerability(cve=cve, rows=tuple(rows(known, cve)), page=text)
-    output.write_answer(output.json_text(document) if arguments.format == "json" else text, arguments.out)
-    return Exit.DONE
+    return output.answer(arguments.format, document, text, arguments.out)
 
 
 def _chunks(name: str) -> Iterator[bytes]:
@@ -310,8 +303,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     take_project(wanted, matrix)
     wanted.gpu, wanted.os, wanted.arch, wanted.driver = [], None, None, working_driver(host)
     resolution = resolve(about_host(host, request_of(wanted, matrix), matrix), matrix)
-    text = output.json_text(resolution) if arguments.format == "json" else stack_text(resolution, matrix, "text")
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, resolution, stack_text(resolution, matrix, "text"), arguments.out)
     for warning in resolution.warnings:
         output.warn(warning)
     return Exit.DONE

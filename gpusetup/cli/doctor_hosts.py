@@ -100,6 +100,7 @@ def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     """Diagnose the hosts of an inventory, or one machine."""
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.doctor.text import diagnoses
+    from gpusetup.model.examined import DoctorHosts
     from gpusetup.model.facts import LOCAL_NAME
 
     failures = {}
@@ -126,13 +127,8 @@ def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         looks = {LOCAL_NAME: look}
     found = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in found.values())
-    if arguments.format == "json":
-        from gpusetup.model.examined import DoctorHosts
-
-        text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=found, failures=failures))
-    else:
-        text = output.painted(diagnoses(found, failures))
-    output.write_answer(text, arguments.out)
+    document = DoctorHosts(ok=healthy, healthy=healthy, hosts=found, failures=failures)
+    output.answer(arguments.format, document, output.painted(diagnoses(found, failures)), arguments.out)
     if arguments.bundle:
         _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], found[LOCAL_NAME])
     return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in found.values())])
@@ -293,14 +289,10 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
 
 def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:
     from gpusetup.doctor.text import diagnoses, recoveries
+    from gpusetup.model.examined import DoctorHosts
 
     seen = hosts.diagnoses | hosts.after
-    if arguments.format == "json":
-        from gpusetup.model.examined import DoctorHosts
-
-        healthy = not failures and all(entry.healthy for entry in seen.values())
-        document = DoctorHosts(ok=healthy, healthy=healthy, hosts=seen, failures=failures, recovered=found)
-        text = output.json_text(document)
-    else:
-        text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}")
-    output.write_answer(text, arguments.out)
+    healthy = not failures and all(entry.healthy for entry in seen.values())
+    document = DoctorHosts(ok=healthy, healthy=healthy, hosts=seen, failures=failures, recovered=found)
+    text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}")
+    output.answer(arguments.format, document, text, arguments.out)

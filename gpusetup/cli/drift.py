@@ -61,9 +61,7 @@ def _timer(arguments: argparse.Namespace) -> Exit:
         does="check {what} for drift",
         codes="# Exit 9, a difference, is a failed unit: `systemctl {user}--failed` and alerts on them show it.\n",
     )
-    text, code = timers.answer(arguments, task, os.environ)
-    output.write_answer(text, arguments.out)
-    return code
+    return timers.answer(arguments, task, os.environ)
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:

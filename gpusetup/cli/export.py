@@ -27,11 +27,11 @@ def run_schema(arguments: argparse.Namespace) -> Exit:
       gpusetup export schema stack            what `gpusetup resolve --format json` prints
       gpusetup export schema plan --out plan.schema.json
     """
-    from gpusetup.model.documents import documents
+    from gpusetup.model.documents import Documents, documents
 
     if arguments.name is None:
-        output.write_answer(_names(arguments.format), arguments.out)
-        return Exit.DONE
+        table = output.table(("document", "from"), list(documents().items()))
+        return output.answer(arguments.format, Documents(documents=documents()), table, arguments.out)
     name = arguments.name.removeprefix("gpusetup/").partition("/")[0]
     if name not in documents():
         near = difflib.get_close_matches(name, documents(), n=3)
@@ -61,14 +61,6 @@ def schema_of(name: str) -> dict[str, Any]:
     }
 
 
-def _names(form: str) -> str:
-    from gpusetup.model.documents import Documents, documents
-
-    if form == "json":
-        return output.json_text(Documents(documents=documents()))
-    return output.table(("document", "from"), list(documents().items()))
-
-
 _PLACES = {"path": content_path, "collections": collections_path}
 
 
@@ -89,13 +81,10 @@ def run_content(arguments: argparse.Namespace) -> Exit:
       export ANSIBLE_COLLECTIONS_PATH="$(gpusetup export content collections)"
       ansible-playbook -i inventory.ini -e @vars.json gpusetup.stack.apply
     """
-    folder = str(_PLACES[arguments.what]())
-    if arguments.format == "json":
-        from gpusetup.model.documents import ContentPlace
+    from gpusetup.model.documents import ContentPlace
 
-        folder = output.json_text(ContentPlace(path=folder))
-    output.write_answer(folder, arguments.out)
-    return Exit.DONE
+    folder = str(_PLACES[arguments.what]())
+    return output.answer(arguments.format, ContentPlace(path=folder), folder, arguments.out)
 
 
 def add_monitoring_arguments(parser: argparse.ArgumentParser) -> None:

@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Collect the facts and print them."""
     facts = collected(arguments)
-    if arguments.format == "json":
-        text = output.json_text(facts)
-    elif arguments.format in ("table", "csv"):
+    if arguments.format in ("table", "csv"):
         from gpusetup.facts import properties
 
         short = arguments.format == "table"
@@ -51,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.facts.text import describe
 
         text = describe(facts)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, facts, text, arguments.out)
     return gravest([Exit(failure.exit) for failure in facts.failures.values()])
 
 

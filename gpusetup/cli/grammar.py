@@ -53,18 +53,15 @@ def listed(names: Mapping[str, str]) -> str:
     import shutil
     import textwrap
 
-    width = max(map(len, names))
-    columns = max(shutil.get_terminal_size().columns, 60)
-    return "\n".join(
-        textwrap.fill(
-            summary,
-            columns,
-            initial_indent=f"  {name:<{width}}  ",
-            subsequent_indent=" " * (width + 4),
-            break_on_hyphens=False,
-        )
-        for name, summary in names.items()
-    )
+    width = max(map(len, names)) + 4
+    columns = shutil.get_terminal_size().columns
+    beside = columns - width > 24
+    margin = " " * (width if beside else 6)
+    told = []
+    for name, summary in names.items():
+        text = textwrap.fill(summary, columns, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+        told.append(f"  {name}".ljust(width) + text[width:] if beside else f"  {name}\n{text}")
+    return "\n".join(told)
 
 
 def _filled(text: str) -> str:
@@ -72,7 +69,7 @@ def _filled(text: str) -> str:
     import shutil
     import textwrap
 
-    columns = max(shutil.get_terminal_size().columns - 2, 60)
+    columns = max(shutil.get_terminal_size().columns - 2, 20)
     lines, paragraph = list[str](), list[str]()
     for line in [*text.strip().splitlines(), ""]:
         if line and not line.startswith(" "):
@@ -86,6 +83,8 @@ def _filled(text: str) -> str:
 
 def _broken(line: str, columns: int) -> list[str]:
     """Return an example with its remark on another line, and its command wrapped as a shell reads it."""
+    import textwrap
+
     command, _, remark = re.sub(r"(?<=\S)  +", "\0", line, count=1).partition("\0")
     lines: list[str] = []
     for part in re.split(r" (?=-|&& |> )", command):
@@ -94,7 +93,8 @@ def _broken(line: str, columns: int) -> list[str]:
             lines.append(f"      {part}")
         else:
             lines[-1:] = [" ".join([*lines[-1:], part])]
-    return [*lines, *([f"      {remark.strip()}"] if remark.strip() else [])]
+    margin = " " * 6
+    return lines + textwrap.wrap(remark, columns, initial_indent=margin, subsequent_indent=margin)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -102,6 +102,12 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str, **shape: Any) -> None:
         super().__init__(prog, **{"max_help_position": 30, **shape})
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin a group of options; wrap its heading."""
+        import textwrap
+
+        super().start_section(heading and textwrap.fill(heading, self._width))
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """Return an option with all its names and its value once: `--limit, -l PATTERN`."""
@@ -152,7 +158,7 @@ class Parser(argparse.ArgumentParser):
         usage, description, epilog = self.usage, self.description, self.epilog
         for action in hidden:
             action.help = argparse.SUPPRESS
-        if self.usage is None and not whole:
+        if self.usage is None:
             self.usage = " ".join([self.prog, "[OPTION …]", *self._positionals_shown()])
         self.description = _filled(description or "")
         more = [f"more commands:\n{listed(self.below)}"] if self.below else []

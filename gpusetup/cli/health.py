@@ -61,9 +61,7 @@ def timed(arguments: argparse.Namespace) -> Exit:
     """Install, show or remove the timer for these arguments."""
     if arguments.timer not in {timers.OFF, timers.SHOW}:
         verify_quarantine.check_commands(arguments)
-    text, code = timers.answer(arguments, task_of(arguments), os.environ)
-    output.write_answer(text, arguments.out)
-    return code
+    return timers.answer(arguments, task_of(arguments), os.environ)
 
 
 def task_of(arguments: argparse.Namespace) -> timers.Task:
@@ -121,6 +119,8 @@ def hooks(arguments: argparse.Namespace) -> Exit:
     """Write, show or remove the files that schedulers call."""
     from gpusetup.health.schedulers import FOLDER, hook_files
 
+    if arguments.format != "text":
+        raise options.not_together("--hooks", f"--format {arguments.format}", "it lists files, one a line")
     for name in ("inventory", "quarantine", "timer"):
         if getattr(arguments, name) is not None:
             option = "an inventory" if name == "inventory" else f"--{name}"

@@ -68,12 +68,14 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _hosts(arguments: argparse.Namespace, path: Path) -> dict[str, HostKeys]:
+    from gpusetup.drive.causes import counted
     from gpusetup.drive.ssh import judge, kept, scan, trusted, write
     from gpusetup.model.fleet import HostKeys
 
     places = _places(arguments)
     names = {word: name for name, place in places.items() for word in (name, place.alias, place.address) if word}
     may = trusted(Path(arguments.trusted), names) if arguments.trusted else {}
+    output.say(f"asking {counted(len(places), 'host')} for their keys, which each may take 10 seconds to show")
     shown = scan([place for place in places.values() if not place.problem], os.environ)
     others = [place for name, place in places.items() if not place.problem and not _enough(shown, place, may.get(name))]
     for where, keys in scan(others, os.environ, "ecdsa,rsa").items():

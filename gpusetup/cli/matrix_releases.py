@@ -64,7 +64,7 @@ def named(word: str) -> MatrixRelease:
     if word == shipped_date():
         return releases.release_of(Matrix())
     path = Path(word)
-    if path.is_dir():
+    if path.is_dir() and any(path.glob("*.json")):
         return releases.release_of(Matrix(path))
     try:
         return releases.opened(path.read_bytes(), word)
@@ -247,6 +247,9 @@ def content_of(source: str) -> bytes:
             raise BadInputError("GS-223", f"cannot read {source}: {error.strerror}", path=source) from error
     from gpusetup.bootstrap.web import Unfetched, fetch
 
+    if not source.startswith(("http://", "https://")):
+        raise BadInputError("GS-223", f"{source} is not an http(s) address", path=source)
+    say(f"fetching {source.rpartition('/')[2]}")
     try:
         return fetch(source, limit=_LIMIT, patience=_PATIENCE)
     except Unfetched as error:

@@ -79,8 +79,23 @@ def refuse_idle(arguments: argparse.Namespace, parser: argparse.ArgumentParser) 
             )  # fmt: skip
 
 
-def check_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse, before any work, no forks, and an answer's file that cannot be written.
+def _refuse_unwritable(name: str, option: str, *, folder: bool) -> None:
+    """Refuse a file or folder that cannot be written; its folders need not exist yet."""
+    from pathlib import Path
+
+    out = Path(name).absolute()
+    there = next(place for place in (out, *out.parents) if place.exists())
+    whole = there == out and not folder
+    wrong = errno.EISDIR if whole and out.is_dir() else errno.ENOTDIR if not whole and not there.is_dir() else 0
+    if wrong or not os.access(there, os.W_OK):
+        raise BadInputError(
+            "GS-103", f"cannot write {name}: {os.strerror(wrong or errno.EACCES)}", path=name,
+            hint=f"give another {'folder' if folder else 'file'} with {option}",
+        )  # fmt: skip
+
+
+def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Refuse, before any work, no forks, and a file or folder to write that cannot be written.
 
     Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
     """
@@ -88,17 +103,12 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
     if "forks" in arguments:
         check_numbers(arguments, "forks", least=1)
-    if getattr(arguments, "answers", False) and arguments.out:
-        out = Path(arguments.out).absolute()
-        there = next(place for place in (out, *out.parents) if place.exists())
-        wrong = errno.EISDIR if out.is_dir() else errno.ENOTDIR if there != out and not there.is_dir() else 0
-        if wrong or not os.access(there, os.W_OK):
-            raise BadInputError(
-                "GS-103", f"cannot write {arguments.out}: {os.strerror(wrong or errno.EACCES)}", path=arguments.out,
-                hint="give another file with --out",
-            )  # fmt: skip
-    unread = {"out", "csv", "html", "observations", "lease_out", "bundle", "ansible_arguments"}
-    unread |= {"lock"} if arguments.command == "resolve" else set()
+    written = {"out", "csv", "html", "observations", "lease_out", "bundle", "textfile"}
+    written |= {"lock"} if arguments.command == "resolve" else set()
+    for one in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
+        if one.dest in written and (name := getattr(arguments, one.dest)) not in (None, "-"):
+            _refuse_unwritable(name, one.option_strings[0], folder=one.metavar == "DIR")
+    unread = {*written, "ansible_arguments"}
     if arguments.command == "doctor" and len(arguments.inventory) > 1:
         unread.add("inventory")  # the words of a message, which may name a device
     read = [(option, value) for option, value in vars(arguments).items() if option not in unread]

@@ -307,10 +307,7 @@ def explain(
             path="--explain",
             hint=f"did you mean {', '.join(close)}?" if close else f"there are: {', '.join(sorted(pages)[:8])}, …",
         )
-    text = pages[name]()
-    if arguments.format == "json":
-        from gpusetup.model.documents import Explained
+    from gpusetup.model.documents import Explained
 
-        text = json_text(Explained(kind=what, name=name, page=text))
-    write_answer(text, arguments.out)
-    return Exit.DONE
+    page = pages[name]()
+    return answer(arguments.format, Explained(kind=what, name=name, page=page), page, arguments.out)

@@ -67,15 +67,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.batch:
         plan = msgspec.structs.replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))
     rows = rows_of(plan, rollout.domains)
-    if arguments.format == "json":
-        text = output.json_text(plan)
-    elif arguments.format == "html":
+    if arguments.format == "html":
         from datetime import datetime, timezone
 
         text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
     else:
         text = output.painted(plan_text(plan, rows, verbose=arguments.verbose))
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, plan, text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 
 

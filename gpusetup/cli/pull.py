@@ -136,9 +136,7 @@ def _timed(arguments: argparse.Namespace) -> Exit:
         setattr(arguments, name, None)
     arguments.ask_become_pass = arguments.ask_vault_pass = False
     arguments.extra_vars = arguments.ansible_arguments = ()
-    text, code = timers.answer(arguments, task, os.environ)
-    output.write_answer(text, arguments.out)
-    return code
+    return timers.answer(arguments, task, os.environ)
 
 
 def _text(report: PullReport, told: bool) -> str:

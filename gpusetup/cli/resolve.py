@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
-from gpusetup.cli.output import json_text, table, warn, write_answer
+from gpusetup.cli.output import answer, json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
 from gpusetup.errors import BadInputError, Exit, NoStackError, PreflightError, gravest
 from gpusetup.matrix.load import Matrix
@@ -199,6 +199,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     from gpusetup.cli.newer import resolve
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
+    from gpusetup.model.answers import StackClasses
     from gpusetup.plan.preflight import NO_GPU, foreign_driver
 
     facts = read_facts(Path(arguments.facts))
@@ -230,12 +231,8 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
         classes[digest] = {"hosts": list(names), **_document(resolution, matrix)}
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))
         texts += [f"warning: {text}\n" for text in resolution.warnings]
-    if arguments.format == "json":
-        from gpusetup.model.answers import StackClasses
-
-        write_answer(json_text(StackClasses(ok=len(codes) == 1, classes=classes)), arguments.out)
-    else:
-        write_answer("\n".join(texts), arguments.out)
+    document = StackClasses(ok=len(codes) == 1, classes=classes)
+    answer(arguments.format, document, "\n".join(texts), arguments.out)
     return gravest(codes)
 
 

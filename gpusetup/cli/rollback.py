@@ -106,8 +106,7 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
     hosts = {name: _listed(read, name, arguments.inventory or "") for name in read.track.hosts}
     codes = [Exit(refusal.exit) for host in hosts.values() for refusal in host.refusals]
     history = History(ok=not codes, hosts=hosts)
-    text = output.json_text(history) if arguments.format == "json" else _text(history)
-    output.write_answer(text, arguments.out)
+    output.answer(arguments.format, history, _text(history), arguments.out)
     return gravest(codes)
 
 

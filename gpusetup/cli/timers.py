@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.cli.output import json_text
+from gpusetup.cli import output
+from gpusetup.cli.options import not_together
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, Exit, PreflightError
 
@@ -74,8 +75,10 @@ def add_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, str]) -> tuple[str, Exit]:
-    """Install, show or remove the timer; return the answer."""
+def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, str]) -> Exit:
+    """Install, show or remove the timer, and say so."""
+    if arguments.format not in ("text", "json"):
+        raise not_together("--timer", f"--format {arguments.format}", "it tells of a timer as text or JSON")
     command = command_of(arguments, task)
     name = name_of(task, command, arguments.inventory)
     from gpusetup.model.documents import Timer
@@ -88,7 +91,8 @@ def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, 
         _install(arguments, task, name, command, environment)
         runs = " ".join(quoted(word) for word in command)
         found = Timer(timer=name, state="installed", when=arguments.timer, runs=runs)
-    return (json_text(found) if arguments.format == "json" else _timer_text(found)), Exit.DONE
+    out = arguments.out if getattr(arguments, "answers", False) else None  # else it is the folder of a mirror
+    return output.answer(arguments.format, found, _timer_text(found), out)
 
 
 def _timer_text(found: Timer) -> str:

@@ -11,7 +11,7 @@ import textwrap
 import msgspec
 
 from gpusetup.cli.options import add_newer, add_output, add_request
-from gpusetup.cli.output import json_text, warn, write_answer
+from gpusetup.cli.output import answer, warn
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
@@ -82,8 +82,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     age = age_warning(matrix)
     if age:
         warn(age)
-    write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
-    return Exit.DONE
+    return answer(arguments.format, document, text, arguments.out)
 
 
 def _chosen_text(resolution: Resolution, component: str) -> str:
@@ -154,5 +153,5 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
     text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     if (age := age_warning(matrix)) is not None:
         warn(age)
-    write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
+    answer(arguments.format, document, text, arguments.out)
     return code

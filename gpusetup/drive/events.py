@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from msgspec import ValidationError, convert
@@ -60,6 +61,22 @@ class Failure:
         with suppress(ValidationError):  # a host may answer anything
             found = convert(self.document or {}, Trouble)
         return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
+
+    def way_out(self, inventory: str) -> str:
+        """Return what to do about it."""
+        text, where = self.message.lower(), quote(inventory or "INVENTORY")
+        if self.unreachable and ("host key verification failed" in text or "identification has changed" in text):
+            return f"see the keys that hosts show, and keep those that are proven: gpusetup fleet known-hosts {where}"
+        if self.unreachable:
+            return f"check with: ansible all -i {where} -m ping"
+        if "pyenv: " in text or "asdf: " in text:
+            real = "-e ansible_python_interpreter=/usr/bin/python3"
+            return f"a version manager's shim answered, and it has no such Python; name a real one: {real}"
+        if "sudo" in text or "become" in text or "password" in text:
+            return "give the sudo password with -K, or allow the user passwordless sudo"
+        if "python" in text:
+            return "the host needs Python 3.6 or newer; set ansible_python_interpreter to one"
+        return "see the full log of the run"
 
 
 @dataclass

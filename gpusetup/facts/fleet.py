@@ -1,7 +1,6 @@
 """Facts of a fleet: runs one playbook and reads each host's answer or failure."""
 
 import re
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,28 +79,13 @@ def failure_of(progress: HostProgress, inventory: str) -> Failure:
         return Failure(
             reference="GS-308",
             message=f"cannot be reached: {message}",
-            hint=_way_out(message).format(inventory=shlex.quote(inventory or "INVENTORY")),
+            hint=progress.failure.way_out(inventory),
             exit=int(Exit.UNREACHABLE),
         )
     message = re.sub(r".*?((?:pyenv|asdf): .*?command not found).*", r"\1", message)
     return Failure(
-        reference="GS-309", message=f"could not be examined: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
+        reference="GS-309",
+        message=f"could not be examined: {message}",
+        hint=progress.failure.way_out(inventory),
+        exit=int(Exit.REFUSED),
     )
-
-
-def _way_out(message: str) -> str:
-    if "Host key verification failed" in message or "HOST IDENTIFICATION HAS CHANGED" in message:
-        return "see the keys that hosts show, and keep those that are proven: gpusetup fleet known-hosts {inventory}"
-    return "check with: ansible all -i {inventory} -m ping"
-
-
-def _hint(message: str) -> str:
-    text = message.lower()
-    if "pyenv: " in text or "asdf: " in text:
-        real = "-e ansible_python_interpreter=/usr/bin/python3"
-        return f"a version manager's shim answered, and it has no such Python; name a real one: {real}"
-    if "sudo" in text or "become" in text or "password" in text:
-        return "give the sudo password with -K, or allow the user passwordless sudo"
-    if "python" in text:
-        return "the host needs Python 3.6 or newer; set ansible_python_interpreter to one"
-    return "see the full log of the run"

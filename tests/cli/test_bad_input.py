@@ -5,9 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from gpusetup.drive.argv import Reach
+from gpusetup.drive.events import Failure, HostProgress
+from gpusetup.facts.fleet import failure_of
+from gpusetup.verify.fleet import _observed
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -110,8 +115,8 @@ def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansibl
     examine(program)
 
 
-def test_a_version_managers_shim_is_named():
-    from gpusetup.facts.fleet import _hint
-
+@pytest.mark.parametrize("about", [failure_of, lambda host, _: _observed(SimpleNamespace(reach=Reach()), host).problem])
+def test_a_version_managers_shim_is_named(about):
     said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"
-    assert "ansible_python_interpreter=/usr/bin/python3" in _hint(said)
+    host = HostProgress("a", failure=Failure("gpu_facts", said))
+    assert "ansible_python_interpreter=/usr/bin/python3" in str(about(host, ""))

@@ -26,9 +26,6 @@ def document(*argv):
     return code, json.loads(out)
 
 
-# --- exit codes and streams -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("argv", "code", "reference"),
     stored_rows("lookup-exits.json"),
@@ -66,9 +63,6 @@ def test_a_near_name_is_suggested():
     assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
     assert "ubuntu22.04" in document("resolve", "--os", "ubunto22.04")[1]["error"]["hint"]
     assert "RTX 4090" in document("resolve", "--gpu", "geforce rtx 4099")[1]["error"]["hint"]
-
-
-# --- documents --------------------------------------------------------------------------------------------------------
 
 
 def test_a_stacks_document():
@@ -163,9 +157,6 @@ def test_why_a_version_that_is_not_chosen():
     assert document("why", "cuda", "cuda==12.8.*", "--gpu", "h100")[1]["chosen"]["version"] == "12.8.1"
 
 
-# --- age --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("command", ["resolve", "matrix"])
 def test_old_data_is_said_to_be_old(command, monkeypatch):
     class Later(dt.datetime):
@@ -177,9 +168,6 @@ def test_old_data_is_said_to_be_old(command, monkeypatch):
     _, told = document(command, "cuda==12.4.*")
     assert any("91 days old" in text for text in told["warnings"])
     assert "91 days old" in run([command, "cuda==12.4.*"])[2]
-
-
-# --- facts ------------------------------------------------------------------------------------------------------------
 
 
 def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
@@ -202,9 +190,6 @@ def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
     assert rules in ({"module-flavour"}, {"torch-needs-code-for-gpu"})
 
 
-# --- a process of its own ---------------------------------------------------------------------------------------------
-
-
 def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path, monkeypatch):
     shutil.copy(Matrix().path("vgpu"), tmp_path / "vgpu.json")
     broken = json.loads(Path(Matrix().path("cuda")).read_text())
@@ -215,9 +200,6 @@ def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path
     assert code == 3
     assert told["error"]["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
     assert "colour" in told["error"]["message"]
-
-
-# --- what an answer ends in ---------------------------------------------------------------------------------------------
 
 
 def test_why_ends_in_a_command_that_asks_for_the_same_machine():

@@ -147,9 +147,6 @@ def test_the_newest_cuda_for_a_driver_is_a_sentence():
     assert ask("cuda", "--driver", "580.178.04", "--native")[1].split("itself")[1][0] == "."
 
 
-# --- what a name was taken for ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "arch", "cc", "product", "beside"),
     [

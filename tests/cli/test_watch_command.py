@@ -257,16 +257,3 @@ def test_a_terminal_that_can_do_nothing_gets_lines_too(terminal, environment):
     screen = terminal("--every", "0.3")
     screen.until(b"0 H200")
     assert b"\x1b" not in screen.seen
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--every 0", "GS-921"), ("--filter util=x", "GS-922"), ("--out x", "GS-925"),
-        ("--csv /no/such/folder/x.csv", "GS-103"), ("/no/such/inventory", "GS-406"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_said_before_anything_starts(environment, words, said):
-    code, out, err = run(environment, *words.split())
-    assert (code, out) == (3, "")
-    assert said in err

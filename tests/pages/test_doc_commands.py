@@ -4,13 +4,15 @@
 parsed by the program's own parser, and run unless `NEEDS` says what it would need.
 """
 
+import ast
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from gpusetup.cli.commands import COMMANDS
+from gpusetup.cli import options
+from gpusetup.cli.commands import ALIASES, COMMANDS
 from gpusetup.cli.main import _one_name, _parsed, _plain_words, command_parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,7 +123,7 @@ def test_a_command_is_one_that_gpusetup_takes(words):
         return
     assert name in COMMANDS
     if len(rest) > 1:
-        _parsed(name, rest)
+        options.refuse_idle(_parsed(parser := command_parser(name), rest), parser)
     elif rest and rest[0].startswith("--"):  # a mention of an option, its value may be left out
         assert rest[0] in command_parser(name).format_help(whole=True)
 
@@ -140,3 +142,23 @@ def test_it_runs(words, monkeypatch, capsys):
 def test_every_line_of_a_block_is_ours_or_of_a_program_that_is_listed():
     begun = {words[0]: f"{page}: {line}" for page, line in ALL if "…" not in line for words in _words(line)}
     assert [place for program, place in begun.items() if program != "gpusetup" and program not in OTHERS] == []
+
+
+TOLD = re.compile(r"gpusetup ((?:[a-z][a-z-]+ ?){1,2})((?:(?!&&|\$\(|, then|, or | \| )[^;`\n])*)")
+
+
+def test_every_option_that_a_message_names_is_one_of_its_command():
+    options_of = {name: command_parser(name)._option_string_actions for name in COMMANDS}
+    options_of |= {short: options_of[name] for short, name in ALIASES.items()}
+    texts = [path.read_text("utf-8") for path in (ROOT / "gpusetup").rglob("*.json")]
+    for path in (*(ROOT / "gpusetup").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")):
+        found = ast.walk(ast.parse(path.read_text("utf-8")))
+        texts += [one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    wrong, seen = set(), 0
+    for told in (match for text in texts for match in TOLD.finditer(text)):
+        words = told[1].split()
+        name = next((one for one in (" ".join(words), words[0]) if one in options_of), "")
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", told[2]) if name else ():
+            wrong |= set() if option in options_of[name] else {told[0]}
+            seen += 1
+    assert (wrong, seen > 300) == (set(), True)

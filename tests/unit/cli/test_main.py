@@ -1,9 +1,11 @@
 """What escapes every command, what a terminal gets of an answer, and what `--version` tells."""
 
+import contextlib
 import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ from gpusetup import __version__
 from gpusetup.__main__ import run as begin
 from gpusetup.cli import main as front
 from gpusetup.cli import output, start
-from gpusetup.cli.commands import load_command
+from gpusetup.cli.commands import COMMANDS, load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
 from gpusetup.cli.session import _ask
@@ -61,7 +63,7 @@ def test_another_failure_of_the_system_is_still_a_bug(monkeypatch, says):
 
 @pytest.mark.parametrize("words", ["hosts.ini --limit gpu", "--limit gpu hosts.ini", "--limit gpu"])
 def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words):
-    arguments = front._parsed("apply", [*words.split(), "--", "--tags", "x"])
+    arguments = front._parsed(front.command_parser("apply"), [*words.split(), "--", "--tags", "x"])
     assert arguments.ansible_arguments == ["--tags", "x"]
     assert arguments.inventory == ("hosts.ini" if "hosts.ini" in words else None)
 
@@ -134,6 +136,34 @@ def test_a_narrow_terminal_gets_every_word_of_a_table(monkeypatch, words, column
         assert "torch 2.7.1" in text
         assert "  driver ≥: 525.60.13" in text
         assert max(map(len, text.splitlines())) <= columns
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "resolve torch --gpu h100 --os rhel8",
+        "matrix torch==2.7.*",
+        "doctor Xid 79",
+        *(f"{name} --help-all" for name in COMMANDS),
+    ],
+)
+def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(monkeypatch, argv):
+    shown = on_terminal(monkeypatch, 40)
+    with contextlib.suppress(SystemExit):
+        front.main(argv.split())
+    wide = [line for line in shown.getvalue().splitlines() if len(line) > 40]
+    whole = re.compile(
+        r"https?://|\$ |\\$|gpusetup |pip|promtool |^ *> |sudo |^ *'|^ *--|^ *\S+$"
+    )  # "'": the last line of a command
+    assert [line for line in wide if not whole.search(line)] == []
+
+
+def test_a_command_is_not_broken(monkeypatch):
+    shown = on_terminal(monkeypatch, 40)
+    front.main(["resolve", "torch", "driver==580.*", "--gpu", "h100", "--os", "rhel8"])
+    lines = shown.getvalue().splitlines()
+    assert [line for line in lines if line.startswith("install:") and line.endswith("-w driver==580.178.04")]
+    assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]
 
 
 def test_a_table_that_fits_stays_a_table(monkeypatch):
