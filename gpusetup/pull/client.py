@@ -162,11 +162,11 @@ def _before(settings: Settings, place: Path, notes: list[str]) -> tuple[Offer | 
     """Return the kept offer of this class if its signer is still trusted, and the same offer whoever signed it."""
     if not place.exists():
         return None, None
-    raw = place.read_bytes()
-    seen = parsed(raw, str(place))[1]
-    if seen.kind != settings.kind:
-        return None, None
+    raw, seen = place.read_bytes(), None
     try:
+        seen = parsed(raw, str(place))[1]
+        if seen.kind != settings.kind:
+            return None, None
         return opened(raw, str(place), settings.signers, settings.kind), seen
     except BadInputError as error:
         notes.append(f"the offer of before no longer counts: {error.message}")

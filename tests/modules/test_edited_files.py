@@ -7,7 +7,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fil
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import ledger as ledger_module
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.modules.stand_ins import write
+from tests.modules.stand_ins import refused, write
 
 BEFORE = '{\n "log-driver": "journald"\n}\n'
 OURS = '{\n "log-driver": "journald",\n "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}\n}\n'
@@ -43,6 +43,25 @@ def test_an_edited_file_is_kept_once_wherever_its_restoration_is_cut(ledger, pat
             ledger.restore(str(path))
     assert Ledger(ledger.folder).restore(str(path))
     assert [found.read_text() for found in path.parent.glob("*saved*")] == [EDITED]
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_a_saved_original_that_is_not_what_was_saved_is_not_put_back(ledger, path, harm):
+    ledger.write(str(path), OURS)
+    (saved,) = (one for one in (path.parents[2] / "state/originals").iterdir() if one.read_text() == BEFORE)
+    saved.unlink() if harm == "gone" else saved.write_bytes(bytes(saved.stat().st_size))
+    with refused("GS-499", "missing or damaged", str(saved)):
+        ledger.restore(str(path))
+    assert path.read_text() == OURS
+
+
+def test_a_link_that_led_to_nothing_does_so_again(ledger, path):
+    path.unlink()
+    path.symlink_to("../data/daemon.json")
+    ledger.write(str(path), OURS)
+    assert path.read_text() == OURS
+    assert ledger.restore(str(path))
+    assert (os.readlink(path), path.resolve().exists()) == ("../data/daemon.json", False)
 
 
 @pytest.mark.parametrize("left", [THEIRS, None], ids=["without anything of ours", "deleted"])

@@ -15,7 +15,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, gpudirect, names
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module, gpu_nouveau
 
-from tests.modules.stand_ins import below, refused, replace
+from tests.modules.stand_ins import below, refused, replace, write
 from tests.unit.facts.test_probe_initramfs import cpio
 
 KERNEL = "6.8.0"
@@ -262,16 +262,25 @@ def limits(host, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "has", "pid1", "due"),
+    ("ours", "theirs", "has", "pid1", "due"),
     [
-        (True, "8388608", "8388608", True), (True, "infinity", "8388608", False), (False, "infinity", "8388608", True),
-        (False, "infinity", "unlimited", False), (False, "8388608", "8388608", False), (True, "", "8388608", False),
+        (True, {}, "8388608", "8388608", True), (True, {}, "infinity", "8388608", False),
+        (False, {}, "infinity", "8388608", True), (False, {}, "infinity", "unlimited", False),
+        (False, {}, "8388608", "8388608", False), (True, {}, "", "8388608", False),
+        # A later file of another folder counts, and an empty one hides one of the same name in a later folder.
+        (True, {"run/zz.conf": "64M"}, "67108864", "8388608", False),
+        (True, {"run/zz.conf": "64M"}, "infinity", "8388608", True),
+        (True, {"run/aa.conf": "64M"}, "67108864", "8388608", True),
+        (False, {"etc/zz.conf": "", "run/zz.conf": "infinity"}, "8388608", "8388608", False),
     ],
 )  # fmt: skip
-def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(limits, monkeypatch, file, has, pid1, due):
-    if file:
-        Path(gpudirect.MANAGER).parent.mkdir(parents=True)
-        Path(gpudirect.MANAGER).write_text("[Manager]\nDefaultLimitMEMLOCK=infinity\n")
+def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(
+    limits, host, monkeypatch, ours, theirs, has, pid1, due
+):
+    replace(monkeypatch, followers, _SYSTEMD=tuple(f"{host.root}{folder}" for folder in followers._SYSTEMD))
+    files = {f"{host.root}/{name.replace('/', '/systemd/system.conf.d/')}": value for name, value in theirs.items()}
+    for path, value in {**files, **({gpudirect.MANAGER: "infinity"} if ours else {})}.items():
+        write(Path(path).parent, {Path(path).name: f"[Manager]\n{'DefaultLimitMEMLOCK=' * bool(value)}{value}\n"})
     limits({1: pid1})
     monkeypatch.setattr(process, "output", lambda *_more: (0, f"DefaultLimitMEMLOCK={has}\n" if has else "", ""))
     assert followers.LockedMemory({}).due() is due

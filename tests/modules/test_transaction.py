@@ -10,7 +10,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.stand_ins import refused, replace
+from tests.modules.stand_ins import refused, replace, write
 
 PLUGIN = "python3-dnf-plugin-versionlock"
 WANTED = (("driver", "1"), ("cuda", "12"), ("nccl", "2"))
@@ -271,6 +271,16 @@ class TestCutShort:
         assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
         site.transaction("apt", *WANTED)
         assert site.state["brought"] == dict(WANTED)
+
+    def test_a_disk_that_has_no_room_for_the_build_log_keeps_nothing_from_going_back(self, site, debian, monkeypatch):
+        host = debian()
+        write(site.folder, {"dkms.log": "error: No space left on device", "job/make.log/in-the-way": ""})
+        found = {"log": str(site.folder / "dkms.log"), "error": "No space left on device"}
+        monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: found)
+        monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "no module")
+        with refused("GS-456", "No space left on device", "has its previous packages"):
+            site.transaction("apt", *WANTED)
+        assert host.installed == {"bash": "5"}
 
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"), ("cuda", "12"))])
     def test_what_could_not_be_undone_is_still_known_to_have_come(self, site, debian, monkeypatch, second):

@@ -147,6 +147,16 @@ def test_a_list_with_another_key_is_trouble_that_names_the_repository(monkeypatc
     assert any("http://mirror/x" in line and "Signature verification failed" in line for line in trouble)
 
 
+@pytest.mark.parametrize("key", [None, b"\0\0\0"], ids=["gone", "damaged"])
+def test_a_key_that_cannot_be_read_is_trouble_that_names_the_repository(monkeypatch, tmp_path, key):
+    Answers(monkeypatch)
+    text = f"# Written by gpusetup.\n[ours]\nrepo_gpgcheck=1\ngpgkey=file://{tmp_path}/key\n"
+    write(tmp_path, {"etc/zypp/repos.d/ours.repo": text, "cache/raw/ours/repodata/repomd.xml": "<repomd/>"})
+    write(tmp_path, {"key": key} if key else {})
+    (trouble,) = zypper.Zypper(looking=str(tmp_path)).refresh()
+    assert trouble.startswith(f"Error: ours: its key {tmp_path}/key cannot be read")
+
+
 def test_what_goes_alone_takes_nothing_along(monkeypatch):
     seen = Answers(monkeypatch)
     assert zypper.Zypper().purge(["nvidia-persistenced", "gone-already"])[0]

@@ -18,6 +18,8 @@ from .machine import Machine
 MENUS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 GRUB_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
 _LIMITS = "/proc/{}/limits"
+_SYSTEMD = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")
+"""The folders of systemd's settings; a drop-in hides one of the same name in an earlier folder."""
 _HOLD_LIMITS = ("docker", "containerd", "crio", "kubelet", "slurmd")
 """Services that pass their limits on to programs that use RDMA."""
 Env = Dict[str, str]
@@ -143,17 +145,19 @@ class LockedMemory(Follower):
     """systemd's default limit of locked memory, which takes effect when systemd re-executes itself."""
 
     what = "systemd's limit of locked memory"
-    _UNLIMITED = re.compile(r"^\s*DefaultLimitMEMLOCK\s*=\s*infinity", re.MULTILINE)
+    _LIMIT = re.compile(r"^\s*DefaultLimitMEMLOCK\s*=\s*(\S+)", re.MULTILINE)
 
     def __init__(self, env: Env) -> None:
         self.env = env
 
     def due(self) -> bool:
-        """Compare the limit in force with the settings."""
+        """Compare the limit in force with the settings, of which the last one counts."""
         _code, has, _error = process.output(["systemctl", "show", "--property=DefaultLimitMEMLOCK"], self.env, 30)
-        drop_ins = glob.glob(os.path.join(os.path.dirname(gpudirect.MANAGER), "*.conf"))
-        settings = [files.read_text(path) or "" for path in ["/etc/systemd/system.conf", *drop_ins]]
-        if any(map(self._UNLIMITED.search, settings)):
+        named = {}
+        for folder in _SYSTEMD:
+            named.update({os.path.basename(path): path for path in glob.glob(folder + "/system.conf.d/*.conf")})
+        paths = [f"{folder}/system.conf" for folder in _SYSTEMD] + [named[name] for name in sorted(named)]
+        if [limit for path in paths for limit in self._LIMIT.findall(files.read_text(path) or "")][-1:] == ["infinity"]:
             return "=" in has and "infinity" not in has
         return "infinity" in has and not _unlimited(1)  # an unlimited systemd has its own limit as default
 

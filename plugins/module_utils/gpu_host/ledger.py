@@ -232,7 +232,7 @@ class Ledger(Journal):
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if changed and wanted is None:
-            os.unlink(path)
+            os.unlink(os.path.realpath(path))  # a link that led to nothing before us stays
         elif changed and wanted is not None:
             _put_back(path, wanted, kept)
         if wanted is None:
@@ -283,9 +283,9 @@ class Ledger(Journal):
     def _original(self, path: str, kept: Mapping[str, Any]) -> bytes:
         place = os.path.join(self.folder, "originals", kept["sha256"])
         raw = files.read_bytes(place)
-        if raw is None:
+        if raw is None or files.digest(raw) != kept["sha256"]:
             raise HostFailure(
-                "GS-499", "the saved original of a file is missing", path, f"{place} is gone",
+                "GS-499", "the saved original of a file is missing or damaged", path, place,
                 "restore the file or its saved original from a backup, then run the same command again",
             )  # fmt: skip
         return raw

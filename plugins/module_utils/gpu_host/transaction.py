@@ -309,7 +309,7 @@ class Transaction:
         build = failure.result.get("build")
         log = files.read_bytes(build["log"]) if build else None
         if log:
-            files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
+            tried(files.write_atomically, os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
         # Another stream hides the earlier packages.
         trouble = [tried(package_state.enable_streams, self.ledger, self.host, self.kept_before["streams"])[1]]

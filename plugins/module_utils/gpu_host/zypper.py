@@ -195,11 +195,13 @@ class Zypper(Rpm):
         if not source["signed"] or not os.path.exists(index):
             return []  # zypper verifies it again before anything is installed
         keyring = os.path.join(self.looking, source["name"] + ".keyring")
-        files.write_atomically(keyring, openpgp.binary(files.read_bytes(source["key"]) or b""), 0o600)
+        try:
+            files.write_atomically(keyring, openpgp.binary(files.read_bytes(source["key"]) or b""), 0o600)
+        except openpgp.BadKey as error:
+            return [f"Error: {source['name']}: its key {source['key']} cannot be read: {error}"]
         good, said = openpgp.proven(keyring, index + ".asc", index, self.env)
-        return (
-            [f"Error: {source['name']}: the signature of its list is not by its key: {said}"] if good is False else []
-        )
+        why = f"the signature of its list is not by its key: {said}"
+        return [f"Error: {source['name']}: {why}"] if good is False else []
 
     def words(self, wishes: Iterable[Wish]) -> List[str]:
         """Return wishes as words for zypper, with the release: without it zypper finds nothing if there is an epoch."""

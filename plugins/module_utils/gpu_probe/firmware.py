@@ -253,7 +253,10 @@ def certificate(raw: bytes) -> Optional[Dict[str, Any]]:
 def der(raw: bytes) -> bytes:
     """Return a certificate in DER form, whether it comes as DER or PEM."""
     found = _PEM.search(raw)
-    return base64.b64decode(b"".join(found.group(1).split())) if found else raw
+    try:
+        return base64.b64decode(b"".join(found.group(1).split())) if found else raw
+    except ValueError:  # a damaged one is no certificate
+        return raw
 
 
 def kernels_keys(text: str) -> List[Dict[str, Any]]:

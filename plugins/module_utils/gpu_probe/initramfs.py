@@ -18,6 +18,7 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Set, Tuple
 
 _BLOCK = 1 << 20
 _MODULE = re.compile(r"/(nouveau|nova[-_]core|nvidia[\w-]*|nvme[-_]core)\.ko(\.\w+)?$")
+_PE, _SECTION = struct.Struct("<4sHH12xH2x"), struct.Struct("<8sI4xII16x")
 _SETTINGS = re.compile(r"(^|/)(etc|usr/lib|lib)/modprobe\.d/[^/]+\.conf$")
 BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/bin/(?:false|true))\s*(?:#.*)?$", re.MULTILINE)
 _MAGICS = (
@@ -54,7 +55,7 @@ def _read(path: str, found: "_Contents", seconds: float) -> Dict[str, Any]:
             start, size = section(handle, b".initrd")
             handle.seek(start)
             _walk(handle, start + size, found, time.monotonic() + seconds)
-    except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError, struct.error) as error:
+    except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError) as error:
         answer["why"], missing = f"{path}: {error}", None
     return dict(answer, nouveau=found.nouveau or missing, blacklist=found.blacklist or missing)
 
@@ -115,12 +116,12 @@ def section(handle: Any, name: bytes) -> Tuple[int, int]:
     handle.seek(0x3C)
     header = int.from_bytes(handle.read(4), "little")
     handle.seek(header)
-    signature, _machine, count, optional = struct.unpack("<4sHH12xH2x", handle.read(24))
+    signature, _machine, count, optional = _PE.unpack(handle.read(_PE.size).ljust(_PE.size, b"\0"))
     if signature != b"PE\0\0":
         raise Unreadable("no unified kernel image")
-    handle.seek(header + 24 + optional)
+    handle.seek(header + _PE.size + optional)
     for _number in range(count):
-        label, length, raw_length, start = struct.unpack("<8sI4xII16x", handle.read(40))
+        label, length, raw_length, start = _SECTION.unpack(handle.read(_SECTION.size).ljust(_SECTION.size, b"\0"))
         if label.rstrip(b"\0") == name:
             return start, min(length or raw_length, raw_length)
     raise Unreadable("the unified kernel image has no section " + name.decode())

@@ -107,6 +107,8 @@ def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(machine, 
     assert machine.answer() == (False, True)
     machine.owner(own.der)
     assert machine.answer() == (True, False)
+    machine.put("var/lib/dkms/mok.pub", own.pem.read_bytes().replace(b"\nMII", b"\nMI"))  # damaged: none that is known
+    assert machine.answer() == (True, False), "the kernel still knows the signer"
 
 
 def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(machine, vendor, vendors_signer):

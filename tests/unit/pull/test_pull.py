@@ -88,6 +88,9 @@ def test_while_the_collector_is_away_the_last_lock_counts_and_reports_wait(host,
     assert went(settings) == ("unchanged", True)
     assert [one.state for one in collector.store.reports("gpu01")] == ["unchanged", "done", "failed", "failed"]
     assert not list((settings.home / "queue").iterdir())
+    (settings.home / "offer.json").write_bytes(bytes(100))  # as a power cut leaves it
+    assert went(away) == ("no-lock", False)
+    assert went(settings) == ("unchanged", True), "it is fetched anew"
 
 
 @pytest.mark.parametrize("harm", ["signer", "text", "class", "matrix", "older", "same"])
