@@ -174,11 +174,7 @@ KERNELS = {"headers-1": "1", "headers-2": "2"}
     [
         ({}, [{"headers": "1"}, KERNELS], {"headers": "1", "headers-2": "2"}),
         ({"headers": "1"}, [{"headers": "1"}, KERNELS], {"headers-2": "2"}),
-        (
-            {},
-            [{"headers": "1"}],
-            {"headers": "1"},
-        ),  # the second one comes by somebody else, and goes with what we brought
+        ({}, [{"headers": "1"}], {"headers": "1"}),  # another one of somebody else goes with what we brought
     ],
 )
 def test_a_second_version_beside_the_first_takes_nothing_away(ledger, there, steps, brought):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
@@ -11,13 +11,12 @@ THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
 
 
 @pytest.fixture
-def there(monkeypatch, tmp_path):
+def there(monkeypatch):
     """What is installed on a host on which an apply held the driver."""
     there = dict(THERE)
     held = lambda: ["nvidia-smi"] if "nvidia-smi" in there else []  # noqa: E731
     manager = SimpleNamespace(installed=lambda: dict(there), held=held)
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
-    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     return there
 
 

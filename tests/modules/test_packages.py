@@ -1,5 +1,6 @@
 """Package wishes, apt's and dnf's answers, locks, build logs, the Python environment's pins."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     transaction,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_packages
 
 from tests.modules.rpm_host import wish
 from tests.modules.stand_ins import refused, write
@@ -73,6 +75,24 @@ class TestWishes:
         with refused("offered: 580.95.05-1", "other 1 (not available)", "Err: 404"):
             planning.resolve(host, [wish("driver", "580.95.99-1"), wish("other", "1")], ["Err: 404"])
         assert planning.resolve(host, [wish("other", "1")], optional=True) == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_recorded_package_that_somebody_took_away_is_wanted_as_it_was_and_a_rehearsal_tells_it(
+    run_module, tmp_path, monkeypatch, there
+):
+    driver, both = {"nvidia-driver": "535.1-1"}, {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"}
+    record = {"packages": driver, "brought": both, "holds": list(both)}
+    write(tmp_path, {"state.json": json.dumps(record)})
+    installed = both if there else driver
+    lost = planning.lost({"optional": False, "remove": []}, installed, record, [wish("nvidia-driver", "535.1-1")])
+    assert lost == ([] if there else [wish("nvidia-smi", "535.1-1")])
+    host = SimpleNamespace(installed=lambda: installed, held=list, architecture=lambda: "amd64")
+    monkeypatch.setattr(planning, "manager", lambda *_a, **_k: host)
+    given = {"host": {"state_dir": str(tmp_path)}, "manager": "apt", "packages": [wish("nvidia-driver", "535.1-1")]}
+    result = run_module(gpu_packages, check=True, **given)
+    assert result["changed"] is not there
+    assert ("nvidia-smi 535.1-1" in result["diff"]["after"]) is not there
 
 
 PLAN = stored("packages_plan.txt")
@@ -172,13 +192,11 @@ def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch, broken):
     if broken:
         answers[broken] = (100, "", "E: The package lists or status file could not be parsed or opened.\n")
     monkeypatch.setattr(process, "output", lambda argv, *_more: next(answers[word] for word in argv if word in answers))
-    host = Apt.__new__(Apt)
-    host.options, host.env = [], {}
     if broken:
         with refused("GS-449", "could not be parsed"):
-            host.matching(["nvidia-*"])
+            Apt().matching(["nvidia-*"])
         return
-    (offer,) = host.matching(["nvidia-*"])["nvidia-driver"]
+    (offer,) = Apt().matching(["nvidia-*"])["nvidia-driver"]
     assert (offer["version"], offer["size"]) == ("580.95.05-1", 10)
 
 
@@ -198,15 +216,13 @@ class TestBuilds:
         "make[3]: *** [scripts/Makefile.build:249: nvidia/nv-pci.o] Error 1\n"
     )
 
-    def test_the_compilers_first_error_is_found(self):
-        assert "pci_resize_resource" in dkms.first_error(self.LOG)
+    def test_only_a_fresh_log_counts_and_in_it_the_compilers_first_error(self, tmp_path):
         assert dkms.first_error("make: *** No rule to make target 'x'.  Stop.\n").startswith("make: ***")
         assert dkms.first_error("all is well\n") == ""
-
-    def test_only_a_fresh_log_counts(self, tmp_path):
         log = tmp_path / "var/lib/dkms/nvidia/550.163.01/build/make.log"
         write(log.parent, {log.name: self.LOG})
-        assert dkms.build_error(root=str(tmp_path))["log"] == str(log)
+        found = dkms.build_error(root=str(tmp_path))
+        assert (found["log"], "pci_resize_resource" in found["error"]) == (str(log), True)
         assert dkms.build_error(since=log.stat().st_mtime + 60, root=str(tmp_path)) is None
 
 

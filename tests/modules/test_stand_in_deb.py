@@ -186,7 +186,7 @@ def test_whatever_changes_packages_waits_for_dpkgs_lock(half, ask, monkeypatch, 
     real.use(monkeypatch)
     with open(real.root / "var/lib/dpkg/lock-frontend", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        threading.Timer(2, lambda: fcntl.lockf(lock, fcntl.LOCK_UN)).start()
+        threading.Timer(0.5, lambda: fcntl.lockf(lock, fcntl.LOCK_UN)).start()
         answer = ask(Apt())
     assert answer == {} or answer[0], answer
     assert real.seen[0] != installed

@@ -141,8 +141,10 @@ def test_a_folder_that_is_not_ours_is_refused(run_module, wanted):
     finish(run_module, wanted, "frame==1.0", fails="was not made by gpusetup")
 
 
-def test_a_password_in_an_address_is_never_told():
-    host = {"state_dir": "", "simulated_root": "", "proxy": "http://p:other-secret@x:1", "no_proxy": [], "ca_file": ""}
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_password_in_an_address_is_never_told(scheme):
+    proxy = scheme + "p:other-secret@x:1"
+    host = {"state_dir": "", "simulated_root": "", "proxy": proxy, "no_proxy": [], "ca_file": ""}
     lines = ["--index-url https://me:planted-secret@example.org/simple"]
     module = SimpleNamespace(params={"requirements": lines, "host": host}, no_log_values=set())
     params.plain(module)
