@@ -22,13 +22,7 @@ def test_what_passes_is_tried_again(site, trouble):
     assert site.asked == 3
 
 
-_TOLD = [
-    ("404", 1, "GS-442"),
-    ("403", 1, "GS-442"),
-    ("503", 4, "GS-442"),
-    ("broken", 4, "GS-442"),
-    ("other", 1, "GS-443"),
-]
+_TOLD = [("404", 1, "GS-442"), ("403", 1, "GS-442"), ("503", 4, "GS-442"), ("broken", 4, "GS-442"), ("other", 1, "GS-443")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("word", "asked", "reference"), _TOLD)

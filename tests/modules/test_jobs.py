@@ -14,19 +14,9 @@ from tests.lab.process import until
 from tests.modules.stand_ins import refused
 
 
-def until_over(job, work):
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        status = job.start_or_join(work, 1)
-        if status["state"] != "running":
-            return status
-    raise AssertionError("the job did not end")
-
-
 def slow(running):
-    for number in range(5):
-        running.tell("work", f"part {number}", number * 20)
-        time.sleep(0.2)
+    running.tell("work", "half of it", 50)
+    time.sleep(1)
     return {"changed": True, "pid": os.getpid()}
 
 
@@ -35,7 +25,7 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
     assert first["state"] == "running"
     with refused("GS-452", "already changing this host"):
         jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
-    status = until_over(jobs.Job(str(tmp_path), "packages", {"a": 1}), lambda _job: pytest.fail("started twice"))
+    status = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(lambda _job: pytest.fail("again"), 30)
     assert status["result"]["changed"] is True
     assert status["result"]["pid"] not in {os.getpid(), os.getsid(0)}
 
@@ -60,15 +50,14 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path):
 )  # fmt: skip
 def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path, error, told):
     job = jobs.Job(str(tmp_path), "x", {})
-    status = until_over(job, Mock(side_effect=error))
+    status = job.start_or_join(Mock(side_effect=error), 30)
     failure = status["failure"]
     assert (status["state"], {name: failure[name] for name in told}) == ("failed", told)
     assert isinstance(error, KeyError) != bool(failure["hint"])
     assert not isinstance(error, KeyError) or "KeyError" in Path(job.folder, "log").read_text()
 
 
-def refuse(*_words, **_named):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+refuse = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path, monkeypatch):
@@ -85,7 +74,7 @@ def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, m
         job.log("half")
         raise HostFailure("GS-455", "apt could not finish")
 
-    status = until_over(jobs.Job(str(tmp_path), "x", {}), fills_up)
+    status = jobs.Job(str(tmp_path), "x", {}).start_or_join(fills_up, 30)
     assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
 
 
@@ -100,5 +89,5 @@ def test_a_job_that_is_over_without_an_end_is_started_again(tmp_path, over):
         os.makedirs(job.folder)
         status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}
         files.write_json(job.status_path, status)
-    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
+    status = jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: {"again": True}, 30)
     assert (status["state"], status["result"]) == ("done", {"again": True})

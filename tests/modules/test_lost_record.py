@@ -32,7 +32,6 @@ def test_removal_does_not_call_done_what_a_lost_record_knew_of(there, tmp_path, 
     Ledger(str(folder)).write_history({"id": "20260101", "holds": ["nvidia-smi"]}, keep=3)
     (folder / "state.json").write_text("half")
     opened(folder, mode="begin", id="run-1", lock={}).begin()
-
     left = opened(folder).clean()["ours"]
     assert not mark.exists()
     assert left["packages of the record that was lost"] == ["nvidia-smi"]

@@ -10,8 +10,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, 
 from tests.modules.stand_ins import replace
 
 WANTED = {"host": {"state_dir": "/var/lib/gpusetup"}, "version": "580.95.05", "flavour": "open", "kernels": ["6.1"]}
-
-
 RUNS = {"version": "580.95.05", "flavour": "open"}
 FACTS = {
     "simulated": False, "nouveau": {"loaded": False}, "secure_boot": False, "processes": [], "module_users": {},

@@ -40,8 +40,6 @@ def source(**words):
 
 
 NETWORK = {"proxy": "", "no_proxy": [], "ca_file": ""}
-
-
 _BROKEN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY BLOCK-----"
 
 

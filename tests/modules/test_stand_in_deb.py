@@ -24,8 +24,6 @@ DRIVERS = {
     "offered": {"driver": ["1", "2"], "gl": ["1", "2"], "gl:i386": ["1", "2"], "tool": ["5"]},
 }
 BOTH = {"driver": "1", "gl": "1", "gl:i386": "1", "doc": "1"}
-
-
 TWO = {"driver": "2", "gl": "2"}
 ONE = {"driver": "1", "gl": "1"}
 RIVALS = {

@@ -105,6 +105,15 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wa
     ends_with("3.0", "GS-428")
 
 
+@pytest.fixture
+def _without_pip(monkeypatch):
+    """An environment is its folder and its Python: nothing is installed."""
+    make = lambda self, _argv, _hint: write(Path(self.folder), {"bin/python": "#!/bin/sh\n"}, 0o755)  # noqa: E731
+    monkeypatch.setattr(venv.Environment, "_run", make)
+    monkeypatch.setattr(venv, "compare", lambda *_words: [])
+
+
+@pytest.mark.usefixtures("_without_pip")
 def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch):
     full = OSError(28, "No space left on device", "pylock.toml")
     monkeypatch.setattr(venv.installer, "write_lock", Mock(side_effect=full))
@@ -112,6 +121,7 @@ def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(run_module, wanted, tm
     assert list((tmp_path / "opt").iterdir()) == []
 
 
+@pytest.mark.usefixtures("_without_pip")
 def test_the_mark_is_written_once_the_packages_are_on_the_disk(run_module, wanted, tmp_path, monkeypatch):
     marks = partial(tmp_path.rglob, venv.environment.MARK)
     monkeypatch.setattr(venv.os, "sync", lambda: (tmp_path / "synced").write_text(str(list(marks()))))
