@@ -142,15 +142,15 @@ def verified(arguments: argparse.Namespace) -> Exit:
     report, away = _verified(arguments, before)
     if acting:
         verify_quarantine.act(arguments, report)
-    if arguments.textfile:
-        write_textfile(Path(arguments.textfile), report, arguments.inventory)
-    if arguments.baseline and before is not None:
-        _keep(arguments, before, report)
     output.write_answer(
         render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
     )
     if arguments.out is not None:
         _tell(report, arguments.out)
+    if arguments.textfile:
+        write_textfile(Path(arguments.textfile), report, arguments.inventory)
+    if arguments.baseline and before is not None:
+        _keep(arguments, before, report)
     codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
     codes += [away.get(host.name, Exit.VERIFY_FAILED) for host in report.hosts if host.problem]
     return gravest(codes)

@@ -92,6 +92,7 @@ def to_junit(report: Report) -> str:
 
 def _suite(parent: ET.Element, host: HostReport, report: Report) -> ET.Element:
     verdicts = [result.verdict for result in host.results]
+    away = host.state == POSTPONED
     suite = SubElement(
         parent,
         "testsuite",
@@ -100,8 +101,8 @@ def _suite(parent: ET.Element, host: HostReport, report: Report) -> ET.Element:
         timestamp=report.started.removesuffix("Z").split("+")[0],
         tests=str(len(verdicts) + bool(host.problem)),
         failures=str(verdicts.count("fail")),
-        errors=str(int(bool(host.problem))),
-        skipped=str(verdicts.count("skip") + verdicts.count("unsupported")),
+        errors=str(int(bool(host.problem) and not away)),
+        skipped=str(verdicts.count("skip") + verdicts.count("unsupported") + away),
         time=f"{host.seconds:.3f}",
     )
     if host.rows:
@@ -110,7 +111,7 @@ def _suite(parent: ET.Element, host: HostReport, report: Report) -> ET.Element:
             SubElement(properties, "property", name=_clean(row.label), value=_clean(row.text))
     if host.problem:
         case = SubElement(suite, "testcase", classname="gpusetup.host", name="reached", time="0")
-        SubElement(case, "error", message=_clean(host.problem))
+        SubElement(case, "skipped" if away else "error", message=_clean(host.problem))
     for result in host.results:
         _case(suite, result)
     return suite
@@ -120,20 +121,17 @@ def _case(suite: ET.Element, result: Result) -> None:
     case = SubElement(
         suite, "testcase", classname=f"gpusetup.{result.level}", name=result.id, time=f"{result.seconds:.3f}"
     )
-    numbers = figures(result)
+    numbers, fault = figures(result), f"at fault: {BLAME[result.blame]}" if result.blame else ""
     if result.verdict == "fail":
         failure = SubElement(case, "failure", message=_clean(result.text), type="fail")
         parts = [f"{item.subject}: {item.text}" for item in result.items if item.verdict == "fail"]
-        fault = f"at fault: {BLAME[result.blame]}" if result.blame else ""
         failure.text = _clean("\n".join(filter(None, [numbers, *parts, fault])))
     elif result.verdict in ("skip", "unsupported"):
         prefix = "" if result.verdict == "skip" else "unsupported: "
         SubElement(case, "skipped", message=_clean(prefix + result.text))
     else:
-        output = SubElement(case, "system-out")
-        output.text = _clean(
-            "\n".join(filter(None, [f"{'warning: ' if result.verdict == 'warn' else ''}{result.text}", numbers]))
-        )
+        told = f"{'warning: ' if result.verdict == 'warn' else ''}{result.text}"
+        SubElement(case, "system-out").text = _clean("\n".join(filter(None, [told, numbers, fault])))
 
 
 def _clean(text: str) -> str:

@@ -4,19 +4,21 @@ import math
 from collections import Counter
 from collections.abc import Container, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from gpusetup import __version__
 from gpusetup.errors import GpuSetupError
-from gpusetup.model.verdict import Level
+from gpusetup.model.verdict import Item, Level, Result
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import Topology, topology_of
 from gpusetup.verify.baseline import Baseline, compare, strict
 from gpusetup.verify.environments import results_of
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import judge, reblamed
+
+Part = TypeVar("Part", Result, Item)
 
 
 def describe(machine: Machine) -> tuple[Row, ...]:
@@ -70,7 +72,7 @@ def host_report(
     seconds = float(machine.document.get("seconds", 0.0))
     near = [str(event) for event in machine.announced if event.near(datetime.now(timezone.utc))]
     if near:
-        results = tuple(replace(one, blame="host") if one.blame == "gpu" else one for one in results)
+        results = tuple(_the_hosts(replace(one, items=tuple(map(_the_hosts, one.items)))) for one in results)
     return HostReport(
         name=name,
         rows=describe(machine),
@@ -81,6 +83,11 @@ def host_report(
         maintenance="; ".join(near),
         level=machine.level,
     )
+
+
+def _the_hosts(part: Part) -> Part:
+    """Blame the machine around the GPU instead of the GPU."""
+    return replace(part, blame="host") if part.blame == "gpu" else part
 
 
 def _judged(

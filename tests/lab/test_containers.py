@@ -49,7 +49,7 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(lab):
 
     tried = measured(host, "import container; print(json.dumps(container.look('podman', '/root/measure')))")
     assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", devices, None)
-    assert "gpusetup-verify" not in host.ssh("podman", "images", "--format", "{{.Repository}}").stdout
+    assert "<none>" not in host.ssh("podman", "images", "--format", "{{.Repository}}").stdout
 
     lab.unchanged(inventory)
     gpusetup(lab.folder, "drift", inventory, "--format", "json").well()

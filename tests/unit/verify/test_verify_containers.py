@@ -19,8 +19,9 @@ RUNTIME = """#!/bin/sh
 # A container runtime that gives two GPUs in the way that $ways names.
 echo "$@" >>{folder}/did
 case "$1" in
-import) cp "$2" {folder}/layer.tar ;;
-run) case "$*" in *{way}*) ;; *) echo 'could not select device driver' >&2; exit 125 ;; esac
+import) cp "$2" {folder}/layer.tar; echo "sha256:$$" ;;
+run) [ {way} = hangs ] && exec sleep 30
+  case "$*" in *{way}*) ;; *) echo 'could not select device driver' >&2; exit 125 ;; esac
   case "$*" in *nvidia-smi*) echo "GPU 0: H200 (UUID: GPU-1)" ;; *) printf 'null\\nnvidia0\\nnvidia1\\nnvidiactl\\n' ;; esac ;;
 esac
 """
@@ -38,6 +39,7 @@ def test_it_tries_what_gpusetup_configured_and_what_is_there(probe):
     ("docker", "nvidia.com/gpu=all", "cdi"),
     ("docker", "--runtime", "runtime"),
     ("podman", "never", None),
+    ("docker", "hangs", None),
 ])  # fmt: skip
 def test_a_container_says_what_it_sees_and_one_that_gives_nothing_is_an_answer(
     probe, monkeypatch, tmp_path, runtime, way, expected
@@ -47,12 +49,18 @@ def test_a_container_says_what_it_sees_and_one_that_gives_nothing_is_an_answer(
     program.write_text(RUNTIME.format(folder=tmp_path, way=way))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(probe.container, "DEADLINE", 0.5 if way == "hangs" else 60)
     found = probe.container.look(runtime, str(tmp_path))
     did = (tmp_path / "did").read_text().splitlines()
-    assert did[-1] == f"rmi -f {probe.container.IMAGE}"
-    assert all("--rm" in line for line in did if line.startswith("run"))
+    made = did[-1].removeprefix("rmi -f ")
+    assert made.startswith("sha256:"), "the image of another verification stays"
+    assert all("--rm" in line and f" {made} " in line for line in did if line.startswith("run"))
     if expected:
         assert (found["way"], found["devices"], found["error"]) == (expected, ["nvidia0", "nvidia1"], None)
+    elif way == "hangs":  # killing the client leaves the container
+        assert [line for line in did if line.startswith("rm ")] == [
+            f"rm -f {tmp_path.name}-{n}-ls" for n in ("cdi", "runtime")
+        ]
     else:
         assert (found["error"], found["message"]) == ("run", "could not select device driver")
 

@@ -16,7 +16,7 @@ from gpusetup.report.formats import to_prometheus
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Ask, Observed
-from tests.unit.verify.verify_documents import captured
+from tests.unit.verify.verify_documents import captured, smi_says
 
 NOW = datetime.fromtimestamp(1_800_000_000, timezone.utc)
 
@@ -60,10 +60,10 @@ def test_an_idle_gpu_is_measured_and_one_with_programs_or_work_is_left_alone(obs
     found = observe("h200-x1-quick", when_idle=True)
     assert (found["level"], "left_alone" in found, "workers" in found["sections"]) == ("full", False, True)
     found = observe("h200-x1-busy", when_idle=True)
-    assert (found["level"], found["sections"], "(" in found["left_alone"][0]) == ("quick", {}, True), found[
-        "left_alone"
-    ]
+    assert (found["level"], found["sections"], "(" in found["left_alone"][0]) == ("quick", {}, True)
     assert observe("h200-x1-busy")["level"] == "full", "a person who asks is answered"
+    found = observe("h200-x1-quick", lambda document: smi_says(document, "", 9), when_idle=True)
+    assert (found["level"], "nvidia-smi does not answer" in found["left_alone"][0]) == ("quick", True)
     found = observe("h200-x1-quick", busy, when_idle=True)  # whose program cannot be seen
     assert (found["level"], found["left_alone"]) == ("quick", ["GPU 0: 87 % busy"])
 
@@ -139,7 +139,8 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
     assert [path.name for path in tmp_path.iterdir()] == ["gpusetup-verify.prom"]
     (tmp_path / "gpusetup-verify.prom").unlink()
     (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced
-    assert "GS-513" in says(3, "verify", "--textfile", str(tmp_path))
+    assert "GS-513" in says(3, "verify", "--textfile", str(tmp_path), "--out", str(tmp_path / "report"))
+    assert "gpu.count" in (tmp_path / "report").read_text(encoding="utf-8"), "what was measured is told"
     assert not (tmp_path / ".gpusetup-verify.prom.part").exists()
 
 

@@ -256,7 +256,8 @@ def test_ib_write_bw_is_run_with_and_without_cuda(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     measure = importlib.import_module("write_bandwidth").measure
-    gpus = [{"way": {"above": ["x"]}, "numa_node": 1}, {"way": {"above": ["a", "root"]}, "numa_node": 0}]
+    ways = (("vfio-pci", ["a", "root"]), ("nvidia", ["x"]), ("nvidia", ["a", "root"]))  # the first is a guest's
+    gpus = [{"bound": bound, "way": {"above": above}, "numa_node": 0} for bound, above in ways]
     hcas = [hca(), hca("mlx5_1"), hca("mlx5_2", state="DOWN")]
     found = measure({"rdma": {"hcas": hcas}, "gpus": gpus, "modules": []})
     assert found["cuda"] is True

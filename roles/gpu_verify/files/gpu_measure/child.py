@@ -73,7 +73,7 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tied() -> Callable[[], None]:
+def tied() -> Callable[[], None]:
     """Return the `preexec_fn` that makes a child die with this process."""
     return functools.partial(die_with_parent, os.getpid())
 
@@ -100,7 +100,7 @@ def run(
     """
     started = time.monotonic()
     own = dict(extra or {}, **({"TMPDIR": cwd} if cwd else {}))
-    found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=_tied(), alone=True)
+    found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=tied(), alone=True)
     stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
     return {
         "argv": list(argv),
@@ -130,7 +130,7 @@ class Worker:
                 env=env if env is not None else environment(),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_tied(),  # noqa: PLW1509 - a single system call that takes no lock
+                preexec_fn=tied(),  # noqa: PLW1509 - a single system call that takes no lock
             )
         except OSError as failure:
             self.failure = {"error": "cannot-start", "message": str(failure)}
@@ -194,10 +194,6 @@ class Worker:
         """Send a request and return its answer."""
         self.send(request)
         return self.receive(deadline, str(request.get("do", "the request")))
-
-    @property
-    def alive(self) -> bool:
-        return self.failure is None
 
     def close(self) -> None:
         """End the worker, by force if needed: nothing holds a GPU afterwards."""

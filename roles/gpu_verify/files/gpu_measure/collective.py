@@ -5,7 +5,6 @@ Sizes and bus bandwidth are defined as in nccl-tests. Every element of every res
 
 import os
 import re
-import time
 from typing import Any, Dict, List, NamedTuple
 
 import numpy
@@ -32,16 +31,13 @@ def measure(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     gpu = state["gpu"]
     rank, world = request["rank"], request["world"]
     with gpu.device:
-        started = time.monotonic()
         communicator = _join(nccl, world, request["id"], rank)
-        answer: Dict[str, Any] = {"rank": rank, "world": world, "version": nccl.get_version()}
-        answer.update({"init_seconds": None, "results": []})
+        answer: Dict[str, Any] = {"rank": rank, "world": world, "version": nccl.get_version(), "results": []}
         try:
             largest = max(request["sizes"])
             with gpu.memory(largest) as out, gpu.memory(largest) as into, gpu.memory(256) as barrier:
                 job = Job(gpu, communicator, rank, world, out, into, barrier)
                 job.wait_for_all()
-                answer["init_seconds"] = round(time.monotonic() - started, 3)
                 for name in request.get("collectives", COLLECTIVES):
                     for size in request["sizes"]:
                         answer["results"].append(job.run(name, size))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from child import Answer
 
 DEADLINE = 60
-IMAGE = "gpusetup-verify:latest"
 _LIBRARY = re.compile(r"(/\S+) \(0x[0-9a-f]+\)")
 _LIBRARIES = "LD_LIBRARY_PATH=/usr/lib64:/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu"
 _BY_CDI = ("cdi", ["--device", "nvidia.com/gpu=all"])
@@ -43,36 +42,41 @@ def look(runtime: str, folder: str) -> Dict[str, Any]:
     """Return what a container of this runtime sees: {"way", "devices", "smi", "error", "message"}."""
     made = os.path.join(folder, runtime + "-image.tar")
     programs = image(made)
-    answer = child.run([runtime, "import", made, IMAGE], DEADLINE)
-    if answer["error"] or answer["rc"]:
+    answer = child.run([runtime, "import", made], DEADLINE)
+    told = answer["stdout"].split()
+    if answer["error"] or answer["rc"] or not told:
         return _failed("import", answer)
     try:
         for way, words in WAYS[runtime]:
-            answer = _run(runtime, words, [programs["ls"], "-1", "/dev"])
+            name, start = f"{os.path.basename(folder)}-{way}", [*words, told[-1]]
+            answer = _run(runtime, name + "-ls", [*start, programs["ls"], "-1", "/dev"])
             if answer["rc"] == 0:
                 devices = sorted(name for name in answer["stdout"].split() if re.fullmatch(r"nvidia\d+", name))
                 found: Dict[str, Any] = {"way": way, "devices": devices, "smi": None, "error": None}
-                return dict(found, **_smi(runtime, words, programs))
+                return dict(found, **_smi(runtime, name + "-smi", start, programs))
         return _failed("run", answer)
     finally:
-        child.run([runtime, "rmi", "-f", IMAGE], DEADLINE)
+        child.run([runtime, "rmi", "-f", told[-1]], DEADLINE)
 
 
-def _smi(runtime: str, words: List[str], programs: Dict[str, str]) -> Dict[str, Any]:
+def _smi(runtime: str, name: str, start: List[str], programs: Dict[str, str]) -> Dict[str, Any]:
     """Return how many GPUs nvidia-smi lists in the container; nothing if the host's nvidia-smi is a script."""
     if "nvidia-smi" not in programs:
         return {}
-    answer = _run(runtime, words, [programs["nvidia-smi"], "-L"])
+    answer = _run(runtime, name, [*start, programs["nvidia-smi"], "-L"])
     if answer["error"] or answer["rc"]:
         return _failed("nvidia-smi", answer)
     return {"smi": len(re.findall(r"^GPU \d+:", answer["stdout"], re.MULTILINE))}
 
 
-def _run(runtime: str, words: List[str], command: List[str]) -> "Answer":
+def _run(runtime: str, name: str, start: List[str]) -> "Answer":
     # The host's network, because an own network needs more from the host than GPUs do.
     more = ["--security-opt", "label=disable"] if runtime == "podman" else []
-    argv = [runtime, "run", "--rm", "--network", "host", "-e", _LIBRARIES, *more, *words, IMAGE, *command]
-    return child.run(argv, DEADLINE)
+    argv = [runtime, "run", "--rm", "--name", name, "--network", "host", "-e", _LIBRARIES, *more, *start]
+    answer = child.run(argv, DEADLINE)
+    if answer["error"]:  # only the client was killed
+        child.run([runtime, "rm", "-f", name], DEADLINE)
+    return answer
 
 
 def _failed(step: str, answer: "Answer") -> Dict[str, Any]:

@@ -78,12 +78,12 @@ __global__ void count_wrong_gather(const float* in, u64 per_rank, u64 ranks, u64
   }
 }
 
-__global__ void random_bits(void* out, u64 n, u64 seed, int kind, int uniform) {   // kind: 0 float, 1 half, 2 bfloat16
+__global__ void random_bits(void* out, u64 n, u64 seed, int kind) {   // kind: 0 float, 1 half, 2 bfloat16
   for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
     u64 r = mix(i ^ seed);
     float u = ((float)(unsigned)(r >> 40) + 1.0f) * (1.0f / 16777217.0f);
     float v = (float)(unsigned)(r & 0xFFFFFF) * (1.0f / 16777216.0f);
-    float x = uniform ? u : sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * v);
+    float x = sqrtf(-2.0f * logf(u)) * cosf(6.2831853f * v);
     unsigned bits = __float_as_uint(x);
     if (kind == 0) ((float*)out)[i] = x;
     else if (kind == 2) ((unsigned short*)out)[i] = (unsigned short)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);

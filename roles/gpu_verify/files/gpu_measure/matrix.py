@@ -38,13 +38,13 @@ FORMATS = {
 class Product:
     """Products of two square random matrices; column-major, as in cuBLAS."""
 
-    def __init__(self, gpu: Gpu, form: Format, size: int, factors: Tuple[int, int], uniform: int = 0) -> None:
+    def __init__(self, gpu: Gpu, form: Format, size: int, factors: Tuple[int, int]) -> None:
         self.gpu, self.form, self.size, self.factors = gpu, form, size, factors
         self._handle = gpu.device.cublas_handle
         self._one, self._zero = numpy.ones(1, numpy.float32), numpy.zeros(1, numpy.float32)
         count = size * size
         for seed, pointer in enumerate(factors, 1):
-            gpu.launch("random_bits", count, pointer, count, seed << 40, numpy.int32(form.bits), numpy.int32(uniform))
+            gpu.launch("random_bits", count, pointer, count, seed << 40, numpy.int32(form.bits))
 
     def into(self, result: int) -> None:
         """Enqueue one product."""
@@ -92,7 +92,7 @@ def _rate(gpu: Gpu, name: str, size: int, request: Dict[str, Any]) -> Dict[str, 
     form = FORMATS[name]
     room = size * size * form.width
     with gpu.memory(room) as a, gpu.memory(room) as b, gpu.memory(room) as c:
-        product = Product(gpu, form, size, (a, b), request.get("uniform", 0))
+        product = Product(gpu, form, size, (a, b))
         runtime.memsetAsync(c, 0xFF, room, gpu.stream.ptr)
 
         def work() -> None:

@@ -133,7 +133,7 @@ class Team:
         for member in self.members:
             if member.start_failure is not None:
                 continue
-            if not member.worker.alive:
+            if member.worker.failure is not None:
                 member.worker.close()
                 self._boot(member)
                 for name in ("hello", "open"):

@@ -177,7 +177,9 @@ def in_use(gpus: "List[GpuEntry]") -> List[str]:
     for gpu in gpus:
         names = ["{} ({})".format(item.get("name"), item.get("pid")) for item in gpu["processes"][:3]]
         busy = re.match(r"(\d+)", gpu.get("utilization") or "")
-        if names:
+        if gpu.get("blind"):
+            found.append("GPU {}: nvidia-smi does not answer, so it may be in use".format(gpu["index"]))
+        elif names:
             found.append("GPU {}: {}".format(gpu["index"], ", ".join(names)))
         elif busy and int(busy.group(1)) > 0:
             found.append("GPU {}: {} % busy".format(gpu["index"], busy.group(1)))

@@ -56,6 +56,7 @@ class Packages:
 
     def _begin(self, smokes: "List[package_table.Smoke]", together: int) -> None:
         self._waiting, self._ends = list(smokes), time.monotonic() + WHOLE
+        self._answers.update({smoke.package: _late(WHOLE) for smoke in smokes})
         self._threads = [threading.Thread(target=self._work) for _ in range(min(together, len(smokes)))]
         for thread in self._threads:
             thread.daemon = True
@@ -64,8 +65,6 @@ class Packages:
     def _wait(self) -> None:
         for thread in self._threads:
             thread.join(max(1.0, self._ends - time.monotonic() + 15))
-        for smoke in self._waiting:
-            self._answers[smoke.package] = _late(WHOLE)
 
     def _work(self) -> None:
         while True:
@@ -108,8 +107,6 @@ class Packages:
         answer = frameworks.last_json(child.run(argv, limit, cwd=self._scratch, extra=extra))
         for gpu in answer.get("gpus", []):
             gpu["index"] = members[gpu["index"]].key
-        if answer.get("error"):
-            answer["gpus_asked"] = [member.key for member in members]
         return answer
 
 

@@ -28,14 +28,16 @@ def _burn(gpu: Gpu, request: Dict[str, Any]) -> Dict[str, Any]:
         product = matrix.Product(gpu, matrix.FORMATS["fp16"], size, (a, b))
         product.into(reference)
         gpu.synchronize()
+        once = gpu.seconds(lambda: product.into(reference), 2)
+        times = max(1, min(400, int(2 / once)))  # an old GPU needs minutes for 400
         first = _digest(gpu, reference, count)
         block_bytes = (int(free_bytes(gpu) * request.get("memory_fraction", 0.8))) & ~0xFFFF
         with gpu.memory(block_bytes) as block:
             words = block_bytes // 8
             while time.monotonic() < ends:
                 rounds += 1
-                device_seconds += gpu.seconds(lambda: product.into(c), 400)
-                products += 400
+                device_seconds += gpu.seconds(lambda: product.into(c), times)
+                products += times
                 if _digest(gpu, c, count) != first:
                     deviations += 1
                 gpu.fill(block, words, rounds)

@@ -5,6 +5,7 @@ cable. Distributions build perftest without CUDA: then only the host's memory is
 """
 
 import re
+import socket
 import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence
@@ -12,7 +13,6 @@ from typing import Any, Dict, List, Optional, Sequence
 import child
 
 PROGRAM = "ib_write_bw"
-FIRST_PORT = 18515
 DEADLINE = 20.0
 _SIZE, _ROUNDS = "1048576", "5000"
 _ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE)
@@ -34,12 +34,13 @@ def measure(facts: Dict[str, Any]) -> Dict[str, Any]:
     with_cuda = "--use_cuda" in told["stdout"] + told["stderr"]
     by_dma_buf = "--use_cuda_dmabuf" in told["stdout"] + told["stderr"] and "nvidia_peermem" not in facts["modules"]
     found: List[Dict[str, Any]] = []
-    for number, (hca, port) in enumerate(ports):
-        gpu = nearest(hca, facts["gpus"])
-        runs = {"host": _run(hca["name"], port["number"], FIRST_PORT + 2 * number, ())}
+    gpus = [gpu for gpu in facts["gpus"] if gpu.get("bound") == "nvidia"]  # CUDA counts no others
+    for hca, port in ports:
+        gpu = nearest(hca, gpus)
+        runs = {"host": _run(hca["name"], port["number"], ())}
         if with_cuda and gpu is not None:
             words = [f"--use_cuda={gpu}"] + (["--use_cuda_dmabuf"] if by_dma_buf else [])
-            runs["gpu"] = _run(hca["name"], port["number"], FIRST_PORT + 2 * number + 1, words)
+            runs["gpu"] = _run(hca["name"], port["number"], words)
         found.append({"name": hca["name"], "port": port["number"], "gpu": gpu, "runs": runs})
     return {"adapters": found, "cuda": with_cuda}
 
@@ -55,12 +56,15 @@ def nearest(hca: Dict[str, Any], gpus: Sequence[Dict[str, Any]]) -> Optional[int
     return max(range(len(gpus)), key=lambda index: (near(gpus[index]), -index)) if gpus else None
 
 
-def _run(name: str, number: int, port: int, words: Sequence[str]) -> Dict[str, Any]:
+def _run(name: str, number: int, words: Sequence[str]) -> Dict[str, Any]:
+    with socket.socket() as free:  # another verification may run
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     argv = [PROGRAM, "-d", name, "-i", str(number), "-p", str(port), "-s", _SIZE, "-n", _ROUNDS, "-F", "--report_gbits"]
     argv += words
     server = subprocess.Popen(
         argv, env=child.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=child.tied(),  # noqa: PLW1509 - as in child
     )  # fmt: skip
     try:
         answer = _client([*argv, "127.0.0.1"], server)
