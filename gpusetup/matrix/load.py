@@ -20,61 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gpusetup.model import record
-    from gpusetup.model.packages import PackageFile, PackageRelease
-    from gpusetup.model.platforms import GpuFile, OsFile, VgpuFile
-    from gpusetup.model.release import (
-        CudaFile,
-        CudnnFile,
-        CupyFile,
-        DriverFile,
-        ForwardFile,
-        JaxFile,
-        NcclFile,
-        TensorflowFile,
-        TorchFile,
-    )
-    from gpusetup.model.repos import ReposFile
+    from gpusetup.model import packages, platforms, record, release, repos, tables
     from gpusetup.model.stack import MatrixStamp
-    from gpusetup.model.tables import (
-        GpuFiguresFile,
-        ImagesFile,
-        InstancesFile,
-        KernelPairsFile,
-        MigFile,
-        MonitoringFile,
-        RdmaFile,
-        SecurityFile,
-        WheelsFile,
-    )
 
-
-_STRUCTS = {
-    "driver": "release.DriverFile",
-    "cuda": "release.CudaFile",
-    "cudnn": "release.CudnnFile",
-    "nccl": "release.NcclFile",
-    "torch": "release.TorchFile",
-    "cupy": "release.CupyFile",
-    "tensorflow": "release.TensorflowFile",
-    "jax": "release.JaxFile",
-    "gpus": "platforms.GpuFile",
-    "os": "platforms.OsFile",
-    "forward_compat": "release.ForwardFile",
-    "vgpu": "platforms.VgpuFile",
-    "repos": "repos.ReposFile",
-    "kernel_pairs": "tables.KernelPairsFile",
-    "images": "tables.ImagesFile",
-    "gpu_figures": "tables.GpuFiguresFile",
-    "wheels": "tables.WheelsFile",
-    "mig": "tables.MigFile",
-    "monitoring": "tables.MonitoringFile",
-    "rdma": "tables.RdmaFile",
-    "security": "tables.SecurityFile",
-    "instances": "tables.InstancesFile",
-}
-"""Component → module and type of its file; the module is imported when its first file is read."""
-NAMES = tuple(_STRUCTS)
 _PACKAGE = "frameworks/"
 """The folder with one file per package above the frameworks."""
 SCHEMA = "gpusetup/matrix-{}/1"
@@ -83,7 +31,7 @@ _SHIPPED = join(dirname(abspath(__file__)), "data")
 
 def struct_of(name: str) -> type[record.MatrixFile]:
     """Return the type of a component's file."""
-    where = "packages.PackageFile" if name.startswith(_PACKAGE) else _STRUCTS[name]
+    where = "packages.PackageFile" if name.startswith(_PACKAGE) else Matrix.__annotations__[name]
     module, _, struct = where.partition(".")
     return cast("type[record.MatrixFile]", getattr(import_module(f"gpusetup.model.{module}"), struct))
 
@@ -94,7 +42,8 @@ def canonical(document: object) -> bytes:
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
-def _bytes(name: str, path: str | Path) -> bytes:
+def content_of(name: str, path: str | Path) -> bytes:
+    """Return the bytes of a component's file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -110,7 +59,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
     With a base, the file holds only the records to add to it.
     """
     with Reading(path, ("GS-201", f"the matrix file {basename(path)} cannot be used")):
-        content = _bytes(name, path)
+        content = content_of(name, path)
         if base is not None:
             from gpusetup.matrix.overlay import complete
 
@@ -127,42 +76,42 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 
 
 class Matrix:
-    """The data of all components; each file is read at its first use."""
+    """The data of all components; each file, of the type that is written here, is read at its first use."""
 
-    driver: DriverFile
-    cuda: CudaFile
-    cudnn: CudnnFile
-    nccl: NcclFile
-    torch: TorchFile
-    cupy: CupyFile
-    tensorflow: TensorflowFile
-    jax: JaxFile
-    gpus: GpuFile
-    os: OsFile
-    forward_compat: ForwardFile
-    vgpu: VgpuFile
-    repos: ReposFile
-    kernel_pairs: KernelPairsFile
-    images: ImagesFile
-    gpu_figures: GpuFiguresFile
-    wheels: WheelsFile
-    mig: MigFile
-    monitoring: MonitoringFile
-    rdma: RdmaFile
-    security: SecurityFile
-    instances: InstancesFile
+    driver: release.DriverFile
+    cuda: release.CudaFile
+    cudnn: release.CudnnFile
+    nccl: release.NcclFile
+    torch: release.TorchFile
+    cupy: release.CupyFile
+    tensorflow: release.TensorflowFile
+    jax: release.JaxFile
+    gpus: platforms.GpuFile
+    os: platforms.OsFile
+    forward_compat: release.ForwardFile
+    vgpu: platforms.VgpuFile
+    repos: repos.ReposFile
+    kernel_pairs: tables.KernelPairsFile
+    images: tables.ImagesFile
+    gpu_figures: tables.GpuFiguresFile
+    wheels: tables.WheelsFile
+    mig: tables.MigFile
+    monitoring: tables.MonitoringFile
+    rdma: tables.RdmaFile
+    security: tables.SecurityFile
+    instances: tables.InstancesFile
 
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
         if overlay is not None and not any(self._files(overlay)):
-            wrong = "a folder without a file of the matrix" if isdir(overlay) else "which is not a folder"
-            raise BadInputError("GS-204", f"GPUSETUP_MATRIX names {overlay}, {wrong}")
+            wrong = "a folder without a file of the matrix" if isdir(overlay) else "not a folder"
+            raise BadInputError("GS-204", f"{overlay} is {wrong}")
         self.overlay = overlay
         self._examined = examined
-        self._packages: dict[str, PackageFile] = {}
+        self._packages: dict[str, packages.PackageFile] = {}
 
     @staticmethod
     def _files(folder: str | Path) -> Iterator[bool]:
-        for name in (*_STRUCTS, *package_files()):
+        for name in (*NAMES, *package_files()):
             yield exists(join(folder, f"{name}.json")) or exists(join(folder, f"{name}.more.json"))
 
     def path(self, name: str) -> str:
@@ -191,17 +140,17 @@ class Matrix:
 
     def __getattr__(self, name: str) -> record.MatrixFile:
         """Load a component's file at its first use and store it as a plain attribute."""
-        if name not in _STRUCTS:
+        if name not in NAMES:
             raise AttributeError(name)
         loaded = self._load(name)
         setattr(self, name, loaded)
         return loaded
 
-    def package(self, name: str) -> PackageFile:
+    def package(self, name: str) -> packages.PackageFile:
         """Return the file of a package above the frameworks, read at its first use."""
         if name not in self._packages:
             found = companion_file(self.torch, name) if name in COMPANIONS else self._load(_PACKAGE + name)
-            self._packages[name] = cast("PackageFile", found)
+            self._packages[name] = cast("packages.PackageFile", found)
         return self._packages[name]
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
@@ -220,9 +169,9 @@ class Matrix:
         total = hashlib.sha256()
         for name in (*NAMES, *package_files()):
             total.update(name.encode())
-            total.update(_bytes(name, self.path(name)))
+            total.update(content_of(name, self.path(name)))
             if (more := self.addition(name)) is not None:
-                total.update(_bytes(name, more))
+                total.update(content_of(name, more))
         return total.hexdigest()
 
     @property
@@ -231,6 +180,9 @@ class Matrix:
         from gpusetup.model.stack import MatrixStamp
 
         return MatrixStamp(date=self.date, digest=self.digest)
+
+
+NAMES = tuple(Matrix.__annotations__)
 
 
 def package_files() -> list[str]:
@@ -281,7 +233,7 @@ COMPANIONS = ("torchvision", "torchaudio")
 """The packages that are released with torch: they have no file, since torch's own rows name them."""
 
 
-def companion_file(torch: TorchFile, name: str) -> PackageFile:
+def companion_file(torch: release.TorchFile, name: str) -> packages.PackageFile:
     """Return the releases of a package that torch's releases name as their companion."""
     from gpusetup.model.packages import PackageFile, PackageRelease
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.load import NAMES, Matrix, canonical, package_files, shipped_date
+from gpusetup.matrix.load import NAMES, Matrix, canonical, content_of, package_files, shipped_date
 from gpusetup.model import Reading
 from gpusetup.model.answers import Change, MatrixRelease
 
@@ -26,24 +26,32 @@ _NAMED_BY = (
     "min_branch", "platform", "names", "systems",
 )  # fmt: skip
 """Fields that identify a record: the first few that it has name it, and equal names are compared in file order."""
+_UNUSABLE = ("GS-201", "this file of the matrix cannot be used")
 _SAID_OF_ALL = ("sources", "date", "schema")
 _NAMES = 4
 """How many of these fields name a record."""
 
 
 def texts_of(matrix: Matrix) -> dict[str, str]:
-    """Return every file of a matrix as text."""
+    """Return every file of a matrix as text; raise BadInputError for added records, which are in none of them."""
     found = {}
     for name in (*NAMES, *package_files()):
-        with open(matrix.path(name), encoding="utf-8") as file:  # noqa: PTH123 - as in load.py
-            found[name] = file.read()
+        if (more := matrix.addition(name)) is not None:
+            raise BadInputError(
+                "GS-220", f"{name}.more.json adds to the shipped data: it is not exported or compared with it",
+                path=more, hint="unset GPUSETUP_MATRIX, or merge the records into one file",
+            )  # fmt: skip
+        path = matrix.path(name)
+        with Reading(path, _UNUSABLE):
+            found[name] = content_of(name, path).decode()
     return found
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
     """Yield the differences between the files of two matrices, by component."""
     for name in sorted({*old, *new}):
-        before, after = (msgspec.json.decode(files.get(name, "{}"), type=dict[str, Any]) for files in (old, new))
+        with Reading(f"{name}.json", _UNUSABLE):
+            before, after = (msgspec.json.decode(files.get(name, "{}"), type=dict[str, Any]) for files in (old, new))
         for part in sorted({*before, *after} - {*_SAID_OF_ALL}):
             yield from _of_part(name, part, before.get(part), after.get(part))
 
@@ -83,7 +91,7 @@ def _name(record: Any) -> str:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     words = "".join(char if char.isalnum() else " " for char in name).split()
-    return [(int(word), "") if word.isdigit() else (-1, word) for word in words]
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]
 
 
 def _fields(was: Any, now: Any) -> dict[str, tuple[Any, Any]]:
@@ -103,18 +111,11 @@ _AHEAD = dt.timedelta(days=2)
 
 def exported(matrix: Matrix) -> bytes:
     """Return the matrix in force as the content of a release file."""
-    for name in (*NAMES, *package_files()):
-        if matrix.addition(name) is not None:
-            raise BadInputError(
-                "GS-220", f"{name}.more.json adds to the shipped data and cannot be exported with it",
-                path=str(matrix.addition(name)),
-                hint="export without GPUSETUP_MATRIX, or merge the records into one file",
-            )  # fmt: skip
     return canonical(release_of(matrix))
 
 
 def release_of(matrix: Matrix) -> MatrixRelease:
-    """Return a matrix as a release, without added records (`*.more.json`)."""
+    """Return a matrix as a release."""
     files = texts_of(matrix)
     return MatrixRelease(date=matrix.date, sha256=digest(files), files=files)
 
@@ -124,6 +125,7 @@ def opened(content: bytes, where: str) -> MatrixRelease:
     hint = "`gpusetup matrix export --out FILE` writes one"
     with Reading(where, ("GS-220", "this is not a release of the matrix"), hint=hint):
         release = msgspec.json.decode(content, type=MatrixRelease)
+        dt.date.fromisoformat(release.date)
     if digest(release.files) != release.sha256:
         raise BadInputError("GS-220", "the release is damaged: its files are not those it was made of", path=where,
                             hint="fetch it again")  # fmt: skip

@@ -189,6 +189,18 @@ def test_differences_name_records_and_fields(home):
     assert "no matrix is called 'nothing'" in asked("diff", "nothing")[2]
 
 
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b'{"title": "\\ud800"}', b"{", None])
+def test_what_cannot_be_compared_is_named(home, content):
+    (home / ("os.more.json" if content is None else "os.json")).write_bytes(content or b"{}")
+    code, _out, err = asked("diff", home)
+    assert (code, "os." in err, "bug" in err) == (3, True, False)
+
+
+def test_a_release_of_no_day_is_none(home):
+    code, _out, err = taken(release(home / "matrix.json", day="2998-02-30"))
+    assert (code, "not a release" in err) == (3, True)
+
+
 def test_an_overlay_is_not_passed_over_in_silence(home, monkeypatch):
     path = release(home / "matrix.json")
     monkeypatch.setenv("GPUSETUP_MATRIX", str(home))
