@@ -20,7 +20,7 @@ from gpusetup.model.settings import BackEnd, DesktopsWish
 from gpusetup.model.stack import Stack
 
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-_SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")
+_SIZE = re.compile(r"[1-9][0-9]{2,4}x[1-9][0-9]{2,4}")
 _SESSION = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9_./+-]*")
 _FIELDS = frozenset(DesktopsWish.__struct_fields__)
 _MOST = 64

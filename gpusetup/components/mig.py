@@ -1,6 +1,5 @@
 """MIG: the parser of layouts, the check that a GPU can be cut like that, the actions of a plan."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Context, Wanted
 from gpusetup.components.judge import Judged
+from gpusetup.components.parsing import from_json
 from gpusetup.components.record import record_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
@@ -24,7 +24,7 @@ from gpusetup.model.tables import MigProduct
 from gpusetup.versions import nv
 
 _FORM = "{all: all-1g.18gb}, {0: [3g.71gb, 2g.35gb], 1: {1g.18gb: 7}, 2: off}"
-_GPU = re.compile(r"all|\d{1,3}|GPU-[0-9a-f-]{36}")
+_GPU = re.compile(r"all|[0-9]{1,3}|GPU-[0-9a-f-]{36}")
 _NAMED = re.compile(r"all-(\dg\.\d+gb)(?:([+-][a-z.]+)|\.(me|me\.all|gfx))?")
 _OFF = ("off", "false", "no", "none", "disabled", "all-disabled")
 _ON = ("on", "enabled", "all-enabled")
@@ -35,7 +35,7 @@ def _wishes(value: Any, label: str) -> tuple[MigWish, ...]:
     """Read the wish for each named GPU."""
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
         try:
-            value = json.loads(value)
+            value = from_json(value)
         except ValueError:
             raise _wrong(label, value) from None
     if not isinstance(value, dict):
@@ -101,7 +101,7 @@ def _instances(item: Any, label: str) -> MigInstances:
 
 def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
     return BadInputError(
-        "GS-370", f"{label}: {str(value)!r} is not a MIG layout", path=label, hint=hint or f"for example {_FORM}"
+        "GS-370", f"{label}: {str(value)[:80]!r} is not a MIG layout", path=label, hint=hint or f"for example {_FORM}"
     )
 
 

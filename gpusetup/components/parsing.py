@@ -117,13 +117,21 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
+def from_json(text: str) -> Any:
+    """Parse JSON; raise ValueError for all that cannot be read, also if it is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def members(value: Any, first: str) -> dict[str, Any] | None:
     """Read {first: [...], ...}, or the list of `first` alone as words or JSON; None for false, none, off and "".
 
     Raise ValueError for anything else.
     """
     if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
-        value = json.loads(value)
+        value = from_json(value)
     if value in (False, None, "", "false", "no", "none", "off"):
         return None
     if isinstance(value, str):
@@ -139,7 +147,7 @@ def texts(value: Any, label: str) -> tuple[str, ...]:
     """Read a list: JSON, or words separated by commas or spaces."""
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.lstrip().startswith("[") else re.split(r"[,\s]+", value.strip())
+            value = from_json(value) if value.lstrip().startswith("[") else re.split(r"[,\s]+", value.strip())
         except ValueError:
             raise wrong(label, value, 'a list: ["a", "b"]') from None
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
@@ -231,7 +239,7 @@ def extra_sources(value: Any, label: str) -> tuple[Source, ...]:
     wanted = 'a list of {"name", "urls", "fingerprints", "key"}'
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = from_json(value)
         except ValueError:
             raise wrong(label, value, wanted) from None
     if not isinstance(value, list):

@@ -207,7 +207,7 @@ def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
 
 def _release(value: Any, label: str) -> str:
     text = str(value).strip()
-    if not re.fullmatch(r"\d{2}(\.\d+)?", text):
+    if not re.fullmatch(r"[0-9]{2}(\.[0-9]+)?", text):
         raise wrong(label, value, "a release of vGPU software: 19 or 19.4 (gpusetup matrix vgpu lists them)")
     return text
 

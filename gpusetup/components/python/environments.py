@@ -1,6 +1,5 @@
 """The default and the named Python environments: the setting's parser, requirements, actions and role variables."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from packaging.version import InvalidVersion
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action
 from gpusetup.components.judge import Judged
-from gpusetup.components.parsing import path, place
+from gpusetup.components.parsing import from_json, path, place
 from gpusetup.components.python.requirements import (
     adoption,
     interpreter_of,
@@ -47,11 +46,11 @@ def _wishes(value: Any, label: str) -> tuple[EnvironmentWish, ...]:
     """Read the environments, sorted by name; raise for an invalid one."""
     if isinstance(value, str):
         try:
-            value = json.loads(value) if value.strip() else {}
+            value = from_json(value) if value.strip() else {}
         except ValueError:
-            raise _wrong(label, f"{value!r} is not a mapping of names to lists") from None
+            raise _wrong(label, f"{str(value)[:80]!r} is not a mapping of names to lists") from None
     if not isinstance(value, dict):
-        raise _wrong(label, f"{value!r} is not a mapping of names to lists")
+        raise _wrong(label, f"{str(value)[:80]!r} is not a mapping of names to lists")
     for name in value:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise _wrong(

@@ -54,6 +54,17 @@ def hostile(option: str, source: random.Random) -> str:
     return source.choice([good[:at] + seeds + good[at:], good[:at] + seeds, seeds])
 
 
+def made(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the user-data; "" if the command line, an option or a file is refused."""
+    try:
+        code = main(["cloud-init", *words])
+    except SystemExit as stop:  # a word that is an option, an empty value
+        code = stop.code
+    told = capsys.readouterr()
+    assert code in {0, 2, 3, 4}, (words, told.err)
+    return "" if code else told.out
+
+
 @pytest.mark.parametrize("cases", [300, pytest.param(10_000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("shape", ["cloud-config", "shell"])
 def test_no_value_becomes_a_command(cases, shape, tmp_path, capsys):
@@ -69,16 +80,10 @@ def test_no_value_becomes_a_command(cases, shape, tmp_path, capsys):
         (tmp_path / "manifest.json").write_text(json.dumps(whole))
         words = [f"{name}={value}" for name, value in values.items()]
         words += ["--manifest", str(tmp_path / "manifest.json"), "--format", shape, "--size-limit", "99999"]
-        try:
-            code = main(["cloud-init", *words])
-        except SystemExit:  # the command line itself takes no empty value
-            code = 0 if values[option].strip() else 3
-        told = capsys.readouterr()
-        if code:
-            assert code == 3, (option, values[option], told.err)
+        if not (text := made(words, capsys)):
             continue
         taken += 1
-        files = _as_cloud_init(told.out) if shape == "cloud-config" else _as_sh(told.out, tmp_path)
+        files = _as_cloud_init(text) if shape == "cloud-config" else _as_sh(text, tmp_path)
         assert files.keys() <= PATHS
         config = json.loads(files["/etc/gpusetup/bootstrap.json"])
         assert config["source"] == values["--source"].rstrip("/")
@@ -103,18 +108,12 @@ def test_no_name_of_a_gpu_a_system_or_a_requirement_becomes_a_command(cases, tmp
         values = {**good, name: value}
         words = [values.pop("REQ"), *(f"{option}={text}" for option, text in values.items())]
         words += ["--source", GOOD["--source"], "--manifest", str(tmp_path / "manifest.json")]
-        try:
-            code = main(["cloud-init", *words])
-        except SystemExit as stop:  # a word that is an option
-            code = stop.code
-        told = capsys.readouterr()
-        if code:
-            assert code in {2, 3, 4}, (name, value, told.err)
+        if not (text := made(words, capsys)):
             continue
         taken += 1
-        files = _as_cloud_init(told.out)
+        files = _as_cloud_init(text)
         assert files.keys() <= PATHS | {"/etc/gpusetup/lock.json"}
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", told.out)
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
         json.loads(files["/etc/gpusetup/lock.json"])
     assert taken
 
@@ -131,15 +130,11 @@ def test_a_lock_and_what_is_joined_stay_what_they_are(cases, tmp_path, capsys):
         words = source.choices((*SEEDS, "--==gpusetup==", "--==gpusetup==--\n", "\n\n"), k=source.randint(0, 6))
         joined = source.choice(["#cloud-config\n", "#!/bin/sh\n"]) + "".join(words)
         (tmp_path / "mine").write_text(joined, encoding="utf-8", newline="")
-        code = main(
-            ["cloud-init", "--lock", lock, "--join", mine, "--source", GOOD["--source"], "--manifest", manifest]
-        )
-        told = capsys.readouterr()
-        if code:
-            assert code in {3, 4}, (joined, told.err)
+        words = ["--lock", lock, "--join", mine, "--source", GOOD["--source"], "--manifest", manifest]
+        if not (text := made(words, capsys)):
             continue
         taken += 1
-        theirs, ours = (part.get_payload(decode=True).decode() for part in message_from_string(told.out).get_payload())
+        theirs, ours = (part.get_payload(decode=True).decode() for part in message_from_string(text).get_payload())
         assert theirs.rstrip() == joined.rstrip()
         files = _as_cloud_init(ours)
         assert files.keys() <= PATHS | {"/etc/gpusetup/lock.json"}

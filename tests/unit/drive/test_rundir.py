@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 
@@ -26,19 +25,6 @@ def test_runs_are_kept_and_the_oldest_go(tmp_path):
     runs = [new_run(tmp_path).id for _ in range(53)]
     assert len(set(runs)) == 53
     assert [run.name for run in runs_in_order(tmp_path)] == runs[3:]
-
-
-def test_a_run_that_lives_is_never_deleted(tmp_path):
-    mine = new_run(tmp_path)
-    for _ in range(60):
-        new_run(tmp_path)
-    mine.append_log("still here\n")
-    assert mine.path.is_dir()
-    path = mine.path
-    del mine
-    new_run(tmp_path)
-    assert not path.exists()
-    assert len(list((tmp_path / "runs").iterdir())) == 50
 
 
 def test_another_process_run_is_seen_to_live(tmp_path):
@@ -94,10 +80,9 @@ def test_a_torn_record_of_a_rollout_is_passed_over(tmp_path, torn):
 
 def test_many_processes_claim_and_let_go_of_their_own_hosts_at_once(tmp_path):
     argv = [sys.executable, "-c", CLAIMS, str(tmp_path)]
-    started = time.monotonic()
     many = [subprocess.Popen([*argv, f"host{number}"], stderr=subprocess.PIPE, text=True) for number in range(6)]
     said = [process.communicate(timeout=120)[1] for process in many]
-    assert said == [""] * 6, f"{time.monotonic() - started:.1f} s"
+    assert said == [""] * 6
     assert not list((tmp_path / "locks").glob("*.json"))
 
 

@@ -1,6 +1,6 @@
 """Wishes from the command line, gpusetup.toml and the inventory, laid over each other, and what options make of a rollout."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -9,7 +9,7 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Apply, HostRecord
 from gpusetup.model.plan import Plan
 from gpusetup.model.stack import MatrixStamp
-from gpusetup.plan.settings import PREFIX, read_level, settings_for
+from gpusetup.plan.settings import KNOWN, PREFIX, read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.batches import batches
 from gpusetup.rollout.looks import Rollout, _first, _with_own_driver
@@ -38,6 +38,28 @@ def texts(settings):
 )  # fmt: skip
 def test_versions_as_people_write_them(value, text):
     assert texts(wishes(level(torch=value))) == [text]
+
+
+ODD = (
+    "[" * 99_999,
+    '{"a":' * 99_999,
+    "\u0661\u0669.\u0664",
+    "",
+    "\0",
+    None,
+    10**99,
+    float("nan"),
+    [[]],
+    {1: [{}]},
+    [None],
+)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_whatever_a_setting_is_given_is_read_or_refused(name):
+    for value in ODD:
+        with suppress(BadInputError):
+            assert str(KNOWN[name](value, name)).isascii()
 
 
 def test_a_number_that_lost_its_zero_is_refused():

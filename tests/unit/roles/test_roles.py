@@ -15,7 +15,6 @@ MINE = [role for role in ROLES if role.name != "gpu_verify"]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
-ON_TARGETS = MODULES + sorted((*(ROOT / "plugins/module_utils").rglob("*.py"), *(ROOT / "roles").rglob("*.py")))
 
 
 def load(path):
@@ -52,7 +51,8 @@ def test_every_role_has_its_page_and_every_module_its_route():
 def test_files_of_tasks_are_short_without_shell_and_without_looking_away(path):
     assert len(path.read_text().splitlines()) < (120 if path in TASKS else 40)
     for task in tasks_of(load(path)):
-        assert not {"shell", "ansible.builtin.shell", "ignore_errors"} & set(task), task.get("name")
+        words = {name.rpartition(".")[2] for name in task}
+        assert not {"shell", "command", "raw", "script", "ignore_errors"} & words, task.get("name")
         assert task.get("failed_when") is not False, task.get("name")
     for play in load(path) if path in PLAYBOOKS else ():
         assert play.get("gather_facts", not play.get("import_playbook")) is False, "it gathers nothing"
@@ -75,8 +75,3 @@ def test_modules_are_documented_and_accept_check_mode(path):
     assert yaml.safe_load(said["DOCUMENTATION"])["module"] == path.stem
     passes_it_on = path.stem == "gpu_shared_code"  # to the module that it runs
     assert passes_it_on or "supports_check_mode=True" in path.read_text()
-
-
-@pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_runs_on_hosts_is_small(path):
-    assert len(path.read_text().splitlines()) <= 500
