@@ -45,6 +45,7 @@ def read_pieces(stream: BinaryIO) -> Iterator[bytes]:
     if head.startswith(_GZIP):
         stream = cast("BinaryIO", gzip.GzipFile(fileobj=_Rejoined(head, stream)))
         head = _unpacked(stream)
+    head = head.removeprefix(codecs.BOM_UTF8)
     encoding = _two_bytes(head)
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     while head:
@@ -162,9 +163,10 @@ class Seen:
         """Return whether the finding has not occurred lately, and record that it has now."""
         key = (finding.cause, finding.details, gpus_in(finding.evidence))
         now = self._clock()
-        last = self._said.get(key)
+        self._said = {one: last for one, last in self._said.items() if now - last <= _AGAIN_AFTER}
+        known = key in self._said
         self._said[key] = now
-        return last is None or now - last > _AGAIN_AFTER
+        return not known
 
 
 def message_of_record(record: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpusetup.doctor.other_trouble import Shown
 from gpusetup.doctor.references import page_of
+from gpusetup.drive.causes import visible
 from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
 _WIDTH = 80
@@ -17,14 +18,9 @@ CLEAN, NOT_RECOGNISED, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT = ("\n".join([*text
 
 
 def _wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    rest = first if rest is None else rest
+    wrap = textwrap.TextWrapper(_WIDTH, first, rest, break_on_hyphens=False, break_long_words=False)
+    return [visible(line) for line in wrap.wrap(text)]
 
 
 def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
@@ -81,7 +77,7 @@ def outside_text(shown: Iterable[Shown]) -> str:
 
 def one_line(finding: Finding) -> str:
     """Return a finding on one line, with the recovery that gpusetup can do itself."""
-    evidence = f": {finding.evidence[0]}" if finding.evidence else ""
+    evidence = f": {visible(finding.evidence[0])}" if finding.evidence else ""
     needed = finding.recovery if finding.recovery is not None and finding.recovery.steps else None
     return f"{finding.title} [{finding.cause}]{evidence}" + (f" (needs {needed.text})" if needed else "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from gpusetup import __version__
+from gpusetup.drive.causes import visible
 from gpusetup.model.verdict import Grid
 from gpusetup.report.model import BLAME, GRAVITY, WORDS, counted, duration, figure
 from gpusetup.report.topology import curves_svg, grid_svg, picture
@@ -38,16 +38,6 @@ def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields
 def stamp(made: datetime) -> str:
     """Return a time in the format of the pages."""
     return made.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def visible(text: str, but: str = "") -> str:
-    """Return a text with control and text-direction characters, except those in `but`, as code points."""
-    if text.isprintable():
-        return text
-    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return "".join(
-        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
-    )
 
 
 def _finalized(value: Any) -> Any:

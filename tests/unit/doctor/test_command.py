@@ -118,6 +118,12 @@ def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, caps
     assert words in said
 
 
+@pytest.mark.parametrize("line", ["CUDA error: out of memory{}", "ssh: connect to host {}: Connection refused"])
+def test_what_a_log_says_cannot_steer_the_terminal(line, capsys):
+    assert main(["doctor", line.format("\x1b]0;owned\x07\x9b2J\u202e")]) == 0
+    assert not set(capsys.readouterr().out) & set("\x1b\x07\x9b\u202e")
+
+
 def test_the_lines_of_a_reason_stay_lines(capsys):
     main(["doctor", "--root", str(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root")])
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  | - ")]
