@@ -95,9 +95,7 @@ def replaced(place: Path) -> Iterator[Path]:
 def put_in_place(new: Path, place: Path) -> None:
     """Move a folder, whose files reach the disk first, to `place`; it gets owner and mode of the one that was there."""
     old = place.with_name(f".{place.name}.old")
-    opened = os.open(new, os.O_RDONLY)
-    ctypes.CDLL(None).syncfs(opened)
-    os.close(opened)
+    on_disk(new)
     if place.exists():
         before = place.stat()
         with suppress(PermissionError):
@@ -111,6 +109,13 @@ def put_in_place(new: Path, place: Path) -> None:
         place.rename(old)
         new.rename(place)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def on_disk(folder: Path) -> None:
+    """Wait until all files of a folder's file system are on the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    ctypes.CDLL(None).syncfs(opened)
+    os.close(opened)
 
 
 def _swapped(one: Path, other: Path) -> bool:

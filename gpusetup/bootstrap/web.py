@@ -97,13 +97,16 @@ def _once(url: str, limit: int, timeout: float, end: float, accept: str) -> byte
         if answer.status_code >= 400:
             trouble = Unfetched if passes(answer.status_code) else _Refused
             raise trouble(f"{answer.status_code} {answer.reason} for {url}")
-        content = b""
-        while block := answer.raw.read1(
-            _BLOCK, decode_content=True
-        ):  # returns what has arrived, so that the deadline is checked
-            content += block
-            if len(content) > limit:
-                raise _Refused(f"{url} has more than {limit} bytes")
-            if time.monotonic() > end:
-                raise Unfetched(f"{url} is too slow: {len(content)} bytes came in time")
-        return content
+        return content_of(answer, url, limit, end)
+
+
+def content_of(answer: requests.Response, url: str, limit: int, end: float) -> bytes:
+    """Return the content of an answer, at most `limit` bytes; raise if it has not come by `end`."""
+    content = b""
+    while block := answer.raw.read1(_BLOCK, decode_content=True):  # what has arrived, so that the end is noticed
+        content += block
+        if len(content) > limit:
+            raise _Refused(f"{url} has more than {limit} bytes")
+        if time.monotonic() > end:
+            raise Unfetched(f"{url} is too slow: {len(content)} bytes came in time")
+    return content

@@ -16,7 +16,7 @@ from gpusetup.bootstrap.effects import HOME as WORK
 from gpusetup.bootstrap.effects import Effects, answer_of, boot_id, outcome_of_apply
 from gpusetup.bootstrap.run import alone_on_machine
 from gpusetup.bootstrap.userdata import Config
-from gpusetup.bootstrap.web import Unfetched, passes, session
+from gpusetup.bootstrap.web import Unfetched, content_of, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED
@@ -25,7 +25,7 @@ from gpusetup.pull.leases import Access, Lease, Refused, take
 from gpusetup.pull.offers import expired, opened, parsed, stamp
 
 HOME = Path("/var/lib/gpusetup/pull")
-_TIMEOUT = 30.0
+_TIMEOUT, _PATIENCE = 30.0, 300.0
 _LIMIT = 8 << 20
 _RETRY, _LONGEST = timedelta(minutes=10), timedelta(days=1)
 _STATES = ("done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "failed", "verify-failed")
@@ -183,12 +183,7 @@ def _fetched(settings: Settings, address: str, tag: str) -> tuple[bytes | None, 
             return None, tag
         if answer.status_code != 200:
             raise Unfetched(f"{answer.status_code} {answer.reason} for {address}")
-        content = b""
-        for block in answer.iter_content(1 << 16):
-            content += block
-            if len(content) > _LIMIT:
-                raise Unfetched(f"{address} has more than {_LIMIT} bytes")
-        return content, answer.headers.get("ETag", "")
+        return content_of(answer, address, _LIMIT, time.monotonic() + _PATIENCE), answer.headers.get("ETag", "")
 
 
 def _change(

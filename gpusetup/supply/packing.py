@@ -7,11 +7,19 @@ import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
-from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, put_in_place, read_manifest
+from gpusetup.bootstrap.bundle import (
+    LONGEST_MANIFEST,
+    MANIFEST,
+    SIGNATURE,
+    digest_of,
+    on_disk,
+    put_in_place,
+    read_manifest,
+)
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import BadInputError, PreflightError, wrong_field
 from gpusetup.model import UNDECODED
@@ -122,14 +130,6 @@ class _Entry(tarfile.TarInfo):
         return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
 
 
-class _Heads(NamedTuple):
-    """The entries before the files, and the first file."""
-
-    manifest: bytes
-    signature: bytes
-    first: tarfile.TarInfo | None
-
-
 def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Asked = Asked()) -> int:  # noqa: B008 - it is frozen
     """Unpack a bundle into a folder and check each file against the manifest; return how many files were new.
 
@@ -187,12 +187,11 @@ def _unpacked(
     came = done = 0
     try:
         with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry) as tar:
-            heads = _heads(first, tar)
-            write_whole(out / _UNTIL_WHOLE, heads.manifest)
+            raw, signature, entry = _heads(first, tar)
+            write_whole(out / _UNTIL_WHOLE, raw)
             manifest = _manifest(first, out / _UNTIL_WHOLE)
-            accepted(manifest, out, signed=bool(heads.signature), whole=False)
+            accepted(manifest, out, signed=bool(signature), whole=False)
             whole = sum(file.size for file in manifest.files.values())
-            entry = heads.first
             while entry is not None:
                 if entry.name == _SINCE and entry.size <= _LONGEST_SINCE and not seen:
                     base = _base_of(first, _content(tar, entry).read(), manifest)
@@ -216,17 +215,18 @@ def _unpacked(
     if missing := manifest.files.keys() - seen:
         raise _not_ours(first, f"it ends before {min(missing)}")
     (out / SIGNATURE).unlink(missing_ok=True)
-    if heads.signature:
-        (out / SIGNATURE).write_bytes(heads.signature)
+    if signature:
+        (out / SIGNATURE).write_bytes(signature)
         seen.add(SIGNATURE)
-    accepted(manifest, out, signed=bool(heads.signature), whole=True)
+    accepted(manifest, out, signed=bool(signature), whole=True)
+    on_disk(out)
     (out / _UNTIL_WHOLE).replace(out / MANIFEST)
     _drop_others(out, seen)
     return came
 
 
-def _heads(first: Path, tar: tarfile.TarFile) -> _Heads:
-    """Read the manifest and its signature, of limited length, and the header of the first file."""
+def _heads(first: Path, tar: tarfile.TarFile) -> tuple[bytes, bytes, tarfile.TarInfo | None]:
+    """Return the manifest and its signature, of limited length, and the header of the first file."""
     entry = tar.next()
     if entry is None or entry.name != MANIFEST:
         raise _not_ours(first, "it does not begin with a manifest")
@@ -238,7 +238,7 @@ def _heads(first: Path, tar: tarfile.TarFile) -> _Heads:
         if entry.size > _LONGEST_SIGNATURE:
             raise _not_ours(first, f"its signature would have {entry.size} bytes")
         signature, entry = _content(tar, entry).read(), tar.next()
-    return _Heads(manifest, signature, entry)
+    return manifest, signature, entry
 
 
 def _manifest(first: Path, path: Path) -> Manifest:

@@ -6,6 +6,7 @@ address and reason; it contains no secrets.
 """
 
 import asyncio
+import ipaddress
 import logging
 import os
 import signal
@@ -28,8 +29,8 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
+from gpusetup.drive.causes import visible
 from gpusetup.errors import BadInputError
-from gpusetup.report.html import visible
 
 _FAIR = 4
 """An address with at most this many connections loses none to another address."""
@@ -272,7 +273,7 @@ class WebServer(uvicorn.Server):
                 self.refusals.tell("-", f"a connection could not be taken: {error}")
                 await asyncio.sleep(_MOMENT)
                 continue
-            place = self.door.entered(str(address[0]))
+            place = self.door.entered(_client(str(address[0])))
             if place is None:
                 accepted.close()
             else:
@@ -345,6 +346,14 @@ def _listening(address: str, port: int) -> socket.socket:
             "GS-775", f"cannot listen on {address}:{port}: {error.strerror}", path="--listen"
         ) from error
     return door
+
+
+def _client(address: str) -> str:
+    """Return what counts as one client: an address of IPv4, or the network of 64 bits that one machine has of IPv6."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
 
 
 def _names(certificate: Any) -> tuple[str, ...]:

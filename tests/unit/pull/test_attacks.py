@@ -14,7 +14,7 @@ import pytest
 
 from gpusetup.pull.store import FILE, Store, make_token
 from gpusetup.pull.web import FAILURES, LIMIT, collector_of
-from gpusetup.supply.server import Limits, Tls
+from gpusetup.supply.server import Limits, Tls, _client
 from tests.certificates import Authority
 from tests.unit.pull.conftest import report
 
@@ -205,6 +205,14 @@ def test_an_answer_that_comes_too_late_is_dropped(site, monkeypatch, caplog):
     monkeypatch.setattr(site.store, "add", add)
     assert site.reported(5, source="127.0.7.1") == [b"408"]  # the connection is closed after the late answer came
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [("127.0.0.1", "127.0.0.1"), ("::ffff:10.0.0.7", "10.0.0.7"), ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"), ("fe80::7%eth0", "fe80::/64")],
+)  # fmt: skip
+def test_the_addresses_of_one_machine_have_its_places_together(address, counted):
+    assert _client(address) == counted
 
 
 def test_who_guesses_tokens_is_told_to_wait_and_a_right_one_beside_it_is_taken(site):

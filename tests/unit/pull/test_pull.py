@@ -21,6 +21,7 @@ from gpusetup.model.pull import Budget, SignedOffer
 from gpusetup.pull import client
 from gpusetup.pull.client import Kept, Settings, pull, why_not
 from gpusetup.pull.offers import path_of, publish, put
+from tests.flaky import serving
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 
@@ -214,6 +215,13 @@ def test_a_token_that_no_header_can_hold_is_not_repeated(host):
         pull(settings, said.append)
     assert "401" in "".join(said)
     assert "SECRET" not in f"{said}{told.value.to_document()}"
+
+
+def test_a_collector_that_sends_a_byte_now_and_then_holds_no_host(host, monkeypatch):
+    monkeypatch.setattr(client, "_PATIENCE", 0.3)
+    with serving() as slow:
+        slow.says("drips")
+        assert went(host[0]._replace(url=slow.url)) == ("no-lock", False)
 
 
 def test_a_lost_answer_is_no_second_report(host, collector, keys, locks):

@@ -18,6 +18,7 @@ from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, replaced, write_ma
 from gpusetup.cli.export import schema_of
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
+from gpusetup.supply import packing
 from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import _answer
@@ -80,6 +81,13 @@ def test_equal_bundles_are_equal_files(site, tmp_path):
     shutil.copytree(site, tmp_path / "copy")
     (second,) = pack(tmp_path / "copy", tmp_path / "b.tar", 0, nothing)
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_manifest_comes_when_the_files_are_on_the_disk(site, tmp_path, monkeypatch):
+    (one,), there, seen = pack(site, tmp_path / "s.tar", 0, nothing), tmp_path / "there", []
+    monkeypatch.setattr(packing, "on_disk", lambda out: seen.append((out / MANIFEST).exists()))
+    unpack(one, there, nothing)
+    assert (seen, (there / MANIFEST).exists()) == ([False], True)
 
 
 def test_parts_of_a_longer_one_go(site, tmp_path):
