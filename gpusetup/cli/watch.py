@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +83,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     every = min(arguments.every, 1.0) if arguments.once else arguments.every
     with ExitStack() as stack:
         record = _recorder(arguments, stack)
-        fleet = stack.enter_context(
-            Fleet(_routes(arguments), every, os.environ, **({"at_once": arguments.forks} if arguments.forks else {}))
-        )
+        more = {"at_once": arguments.forks} if arguments.forks else {}
+        fleet = stack.enter_context(closing(Fleet(_routes(arguments), every, os.environ, **more)))
         stack.enter_context(terminated_is_interrupted())
         if arguments.once:
             return _once(arguments, fleet, view, record)
@@ -144,7 +143,7 @@ def _recorder(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[list
             _write(csv_lines(lines))
 
     else:
-        add = stack.enter_context(CsvFile(arguments.csv)).add
+        add = stack.enter_context(closing(CsvFile(arguments.csv))).add
     written: dict[str, Any] = {}
 
     def record(links: list[Link]) -> None:

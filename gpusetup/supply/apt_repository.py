@@ -29,7 +29,6 @@ from gpusetup.supply.signing import Signer
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
-_NOTHING = Extras()
 _PLAIN = "/+~:@"
 """Characters that are not percent-encoded in the path of a URL."""
 
@@ -42,7 +41,7 @@ def read(place: Path) -> list[Entry]:
 
 def extras_in(_place: Path, _signer: Signer) -> Extras:
     """Return no extras: an apt repository has none."""
-    return _NOTHING
+    return Extras()
 
 
 def entries_of(text: str, url: str) -> list[Entry]:
@@ -70,7 +69,7 @@ def prove(_paths: Iterable[Path], _extras: Extras) -> None:
     """Do nothing: apt verified the index, which has the digests."""
 
 
-def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras = _NOTHING) -> None:
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _extras: Extras) -> None:
     """Write the repository in one step."""
     with replaced(place) as new:
         described = []

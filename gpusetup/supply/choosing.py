@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -85,9 +84,6 @@ def lay_links(folder: Path, files: Iterable[Wanted], pool: Pool) -> None:
     write_whole(folder / "index.html", f"<!DOCTYPE html>\n<title>wheels</title>\n{links}".encode())
 
 
-_NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
 ARCHIVE = "archive"
 """Folder of repositories with a distribution's own driver packages, which do not have NVIDIA's layout."""
 
@@ -122,7 +118,7 @@ class Supply(NamedTuple):
     python: str
     kind: Kind = DEB
     extras: Extras = Extras()
-    environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
+    environments: Mapping[str, tuple[str, ...]] = {}
     """The wheels of each named environment."""
     controller: str = ""
     """The Python that runs gpusetup on a new machine of this release; empty: the matrix has none."""

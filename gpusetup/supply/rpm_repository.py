@@ -29,7 +29,6 @@ _REPO = "{http://linux.duke.edu/metadata/repo}"
 _SIGNS = {"EQ": "=", "GE": ">=", "LE": "<=", "GT": ">", "LT": "<"}
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _DEADLINE = 3600.0
-_NOTHING = Extras()
 _ARMORED = re.compile(rb"-----BEGIN PGP.*?-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 
 
@@ -148,7 +147,7 @@ def prove(paths: Iterable[Path], extras: Extras) -> None:
         )  # fmt: skip
 
 
-def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras = _NOTHING) -> None:
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, extras: Extras) -> None:
     """Write the repository in one step."""
     with replaced(place) as new:
         for entry in entries:

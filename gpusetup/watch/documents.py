@@ -7,11 +7,9 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from types import TracebackType
 from typing import Any
 
 from msgspec import UNSET, structs
-from typing_extensions import Self
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.watch import GpuNow, Stuck, Watch, WatchedHost
@@ -114,12 +112,8 @@ class CsvFile:
             raise BadInputError("GS-103", f"{path} is not a file", path=path, hint="--csv - writes to standard output")
         self._prepare()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the file, and free it for another writer."""
         os.close(self._file)
 
     def add(self, lines: Iterable[Sequence[Any]]) -> None:

@@ -8,11 +8,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import msgspec
-from typing_extensions import Self
 
 from gpusetup.content import host_code
 from gpusetup.drive.events import HostProgress
@@ -195,14 +193,6 @@ class Fleet:
         self._environment = environment
         self._program = sent(every)
         self._selector = selectors.DefaultSelector()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End every connection."""

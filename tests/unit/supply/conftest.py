@@ -15,6 +15,7 @@ from gpusetup.supply import apt_repository, site
 from gpusetup.supply.apt_repository import entries_of
 from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool, Wanted
+from gpusetup.supply.root import Extras
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
 
@@ -42,7 +43,7 @@ def published(place, entries, key):
     """Publish packages, and return the line by which apt finds them."""
     pool = Pool(place.parent / "pool")
     pool.fetch([entry.file for entry in entries], nothing)
-    apt_repository.publish(place, entries, pool, key)
+    apt_repository.publish(place, entries, pool, key, Extras())
     return f"deb [signed-by={place / key.key_file}] file:{place} /"
 
 

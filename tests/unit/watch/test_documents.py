@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from contextlib import closing
 from unittest.mock import Mock
 
 import jsonschema
@@ -24,12 +25,12 @@ ROW = ["x"] * len(COLUMNS)
 def test_the_header_comes_once_and_what_a_power_cut_left_is_whole_again(tmp_path, cut):
     path = tmp_path / "gpus.csv"
     for _ in range(2):
-        with CsvFile(str(path)) as file:
+        with closing(CsvFile(str(path))) as file:
             file.add([ROW])
     whole = path.read_text()
     assert whole == HEADER + (",".join(ROW) + "\n") * 2
     path.write_text(whole[:cut])
-    with CsvFile(str(path)) as file:
+    with closing(CsvFile(str(path))) as file:
         file.add([ROW])
     text = path.read_text()
     lines = list(csv.reader(io.StringIO(text)))
@@ -44,7 +45,7 @@ def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path, monkey
         CsvFile(str(path))
     assert path.read_text() == "timestamp, name\n1, H200\n"
     other = str(tmp_path / "other.csv")
-    with CsvFile(other), pytest.raises(BadInputError, match="another `gpusetup watch`"):
+    with closing(CsvFile(other)), pytest.raises(BadInputError, match="another `gpusetup watch`"):
         CsvFile(other)
     with pytest.raises(BadInputError, match="cannot write"):
         CsvFile(str(tmp_path / "no/such/folder.csv"))
@@ -57,7 +58,7 @@ def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path, monkey
 
 def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     path = tmp_path / "gpus.csv"
-    with CsvFile(str(path)) as file:
+    with closing(CsvFile(str(path))) as file:
         file.add([ROW])
         before, calls = path.read_bytes(), []
 

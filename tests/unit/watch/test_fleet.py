@@ -111,8 +111,9 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 from gpusetup.drive.ssh import Route
 from gpusetup.watch.fleet import Fleet
+from contextlib import closing
 argv = ("sh", "-c", 'read x; echo "$0"; sleep 60', sys.argv[1])
-with Fleet([Route(str(number), argv) for number in range(40)], 1.0, dict(os.environ), at_once=40) as fleet:
+with closing(Fleet([Route(str(number), argv) for number in range(40)], 1.0, dict(os.environ), at_once=40)) as fleet:
     for _ in range(400):
         if all(link.looks for link in fleet.links):
             break
