@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import time
+from contextlib import closing
 
 from bench.found import Found, Row
 from gpusetup.drive.ssh import Route
@@ -39,7 +40,7 @@ def measured(hosts: int, seconds: float) -> dict[str, float]:
     line = json.dumps({"watch": 1, "time": time.time(), "source": "nvml", "driver": "580.159.04", "gpus": [{"index": index, **_GPU} for index in range(8)]})  # fmt: skip
     routes = [Route(f"gpu-{number:03}", ("/bin/sh", "-c", _AGENT, line)) for number in range(hosts)]
     view, looks = View(), 0
-    with Fleet(routes, 1.0, dict(os.environ), at_once=hosts) as fleet:
+    with closing(Fleet(routes, 1.0, dict(os.environ), at_once=hosts)) as fleet:
         while any(link.looks < 2 for link in fleet.links):
             fleet.turn(0.2)
         before, begun = _used(), time.monotonic()

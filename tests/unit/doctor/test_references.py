@@ -26,15 +26,12 @@ def listed():
     return json.loads(CATALOGUE.read_text(encoding="utf-8"))["references"]
 
 
-def test_every_reference_that_is_raised_is_in_the_catalogue():
+def test_every_reference_that_is_raised_is_in_the_catalogue_and_no_other():
     lacking = [reference for reference in used() if reference not in listed()]
     assert not lacking, (
         f"add to gpusetup/references.json, in the order of the numbers, what {', '.join(lacking)} stands"
         ' for: {"title": what happened, "meaning": why (may be left out), "fix": what to do}'
     )
-
-
-def test_every_reference_of_the_catalogue_is_raised():
     unused = sorted(set(listed()) - set(used()))
     assert not unused, f"nothing raises {', '.join(unused)}: remove from gpusetup/references.json"
 
