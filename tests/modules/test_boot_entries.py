@@ -148,6 +148,14 @@ def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host, hook):
     assert host.image != "old"
 
 
+def test_an_initramfs_that_its_tool_left_as_it_was_is_not_called_rebuilt(host):
+    host.tool("update-initramfs", "#!/bin/sh\necho 'update-initramfs: Not updating initramfs.'\n")
+    path = host.root / f"boot/initrd.img-{R}"
+    path.write_text("old")
+    with refused("GS-482", "was not rebuilt", str(path), "update_initramfs"):
+        boot_image.rebuild(R, str(path), host.env)
+
+
 def test_an_initramfs_that_is_nowhere_is_told(host):
     def images():
         given = {"state": "present", "state_dir": str(host.root / "state"), "simulated_root": "", "kernels": [R]}

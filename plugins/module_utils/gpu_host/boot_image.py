@@ -57,6 +57,9 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
             if path.endswith(".efi")
             else "install initramfs-tools or dracut",
         )
+    if os.path.exists(path) and _stamp(path) == was:
+        hint = "does /etc/initramfs-tools/update-initramfs.conf set update_initramfs to something other than yes?"
+        raise HostFailure("GS-482", "the initramfs was not rebuilt, although its tool ended well", path, hint=hint)
 
 
 def can_install(kernel: str, env: Dict[str, str]) -> bool:
@@ -90,9 +93,9 @@ def _named(kernel: str) -> List[str]:
     return [name.format(kernel) for name in kernels.NAMED]
 
 
-def _stamp(path: str) -> Tuple[int, int]:
+def _stamp(path: str) -> Tuple[int, int, int]:
     status = os.stat(path)
-    return status.st_mtime_ns, status.st_ino
+    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def command(argv: Sequence[str], env: Dict[str, str], log: Log = None) -> None:

@@ -408,7 +408,7 @@ def history(state_folder: str) -> List[State]:
     folder = os.path.join(state_folder, "history")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     records = [files.read_json(os.path.join(folder, name)) for name in names if name.endswith(".json")]
-    return sorted((record for record in records if isinstance(record, dict)), key=_number)
+    return sorted((record for record in records if isinstance(record, dict) and "id" in record), key=_number)
 
 
 def _number(record: Mapping[str, Any]) -> int:
