@@ -5,6 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from gpusetup.model.pull import FleetHost, FleetState, PullReport
+from gpusetup.model.verdict import Result
+from gpusetup.pull.fleet_page import to_html as fleet_html
+from gpusetup.report.html import to_html as report_html
+from gpusetup.report.model import HostReport, Report
 from tests.lab.browser import BROWSER
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")
@@ -34,6 +39,24 @@ def test_no_page_is_wider_than_a_phone_and_each_has_one_title(chromium, site, pl
     )
     assert all(after - before <= 1 for before, after in pairwise(levels)), "no level of headings is left out"
     assert page.tells("[...document.images].filter(i => !i.alt || !i.naturalWidth).map(i => i.src)") == []
+
+
+@pytest.mark.parametrize("width", [400, 800, 1400])
+def test_no_report_is_wider_than_its_window(chromium, tmp_path, width):
+    said = f"https://mirror.example/{'ubuntu2404/' * 30} answered 503"
+    result = Result(
+        id="driver.log", level="quick", verdict="fail", text=said, measured="580.178.04", expected="580.178.04"
+    )
+    hosts = (HostReport(name="gpu01", results=(result,)), HostReport(name="gpu02", problem=said))
+    pull = PullReport(host="gpu01", number=1, time="", kind="h100", state="failed", message=said, hint=said)
+    state = FleetState(time="2026-11-28T10:30:00Z", hosts={"gpu01": FleetHost(received="2026-11-28", report=pull)})
+    for text in (
+        report_html(Report(title="t", started="", seconds=0.0, program="p", hosts=hosts)),
+        fleet_html(state, {}),
+    ):
+        (tmp_path / "page.html").write_text(text)
+        page = _seen(chromium, (tmp_path / "page.html").as_uri(), width=width)
+        assert page.tells("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
