@@ -99,6 +99,7 @@ def write(path: Path, files: Mapping[str, bytes]) -> list[str]:
             entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
             archive.addfile(entry, io.BytesIO(content))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.write_bytes(packed.getvalue())

@@ -66,11 +66,6 @@ def test_bad_input_is_exit_3_in_words_and_as_json(arguments, reference, capsys):
     assert (told["schema"], told["ok"], told["error"]["reference"]) == ("gpusetup/error/1", False, reference)
 
 
-def test_a_missing_inventory_is_bad_input(tmp_path, monkeypatch, says):
-    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path))
-    assert "none.ini" in says(3, "facts", tmp_path / "none.ini")
-
-
 def test_an_inventory_is_asked_through_ansible(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     inventory = tmp_path / "hosts.ini"

@@ -22,13 +22,6 @@ def test_a_second_run_writes_the_same(tmp_path):
     assert texts[0] == texts[1]
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "taken").write_text("")
-    code, _, err = run(["export", "monitoring", "--out", str(tmp_path / "taken")])
-    assert code == 3
-    assert "GS-360" in err
-
-
 def test_the_doctor_explains_an_alert():
     code, out, _ = run(["doctor", "GpuRowRemapFailed"])
     assert code == 0

@@ -157,11 +157,6 @@ def test_a_first_word_alone_lists_what_follows_it(word):
     assert f"gpusetup {word} {below(word)[0]}" in err
 
 
-def test_the_short_names_of_why_stay():
-    words = ("cudnn", "--gpu", "h100")
-    assert run("why", *words) == run("resolve", "why", *words)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_option_without_the_one_that_its_help_names_is_refused(name):
     parser = front.command_parser(name)

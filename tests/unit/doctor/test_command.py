@@ -138,7 +138,7 @@ def test_the_lines_of_a_reason_stay_lines(capsys):
         (["doctor", "--watch", "--out", "x"], "--watch"),
         (["doctor", "--watch", "Xid 79"], "--watch"),
         (["doctor", "--root", "/nowhere"], "folder does not exist"),
-        (["doctor", "--root", str(HEALTHY), "--bundle", "/nowhere/b"], "cannot write the bundle"),
+        (["doctor", "--root", str(HEALTHY), "--bundle", "/proc/nowhere/b"], "cannot write the bundle"),
         (["doctor", "--root", str(HEALTHY), "--bundle", "/dev/full"], "No space left"),
         (["doctor", "Xid 79", "--out", "/dev/full"], "No space left"),
     ],
