@@ -314,8 +314,8 @@ def run_offer(arguments: argparse.Namespace) -> Exit:
 
     checked_name(arguments.kind, "CLASS")
     for option in ("wave", "days"):
-        if getattr(arguments, option) < 0:
-            raise BadInputError("GS-983", f"--{option} cannot be negative", path=f"--{option}")
+        if not 0 <= getattr(arguments, option) <= 1_000_000:
+            raise BadInputError("GS-983", f"--{option} is a number from 0 to a million", path=f"--{option}")
     lock = load_lock(arguments.lock) if arguments.lock else None
     put_on_record(
         Path(arguments.folder), "offer", "fleet offer",

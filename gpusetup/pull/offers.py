@@ -77,7 +77,9 @@ def put(path: Path, offer: Offer, key: Path) -> None:
         content = Path(scratch) / "offer"
         content.write_bytes(text)
         signature = signatures.sign(content, key, use=NAMESPACE).read_text(encoding="ascii")
-    write_whole(path, msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)) + b"\n")
+    raw = msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)) + b"\n"
+    parsed(raw, str(path))  # no host and no later offer could read what fails here
+    write_whole(path, raw)
 
 
 def opened(raw: bytes, source: str, signers: Path, kind: str) -> Offer:

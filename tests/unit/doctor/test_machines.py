@@ -23,11 +23,6 @@ def look_at(root):
     return captured(root, matrix_lookup(matrix()))
 
 
-def cause_of(root):
-    found = diagnose(look_at(root))
-    return found.cause.cause if found.cause else None
-
-
 @pytest.fixture
 def host(tmp_path):
     root = tmp_path / "root"
@@ -42,10 +37,8 @@ def test_a_healthy_host_answers_every_question(host):
 
 
 def test_it_stops_at_the_first_cause_and_keeps_what_it_ruled_out():
-    found = diagnose(look_at(HOSTS / "ubuntu22.04-a100-mismatch" / "root"))
-    assert [ruled.answer for ruled in found.ruled][-1] == "cause"
-    assert [ruled.answer for ruled in found.ruled][:-1] == ["fine"] * (len(found.ruled) - 1)
-    assert len(found.ruled) < len(STEPS)
+    answers = [ruled.answer for ruled in diagnose(look_at(HOSTS / "ubuntu22.04-a100-mismatch" / "root")).ruled]
+    assert (answers[-1], set(answers[:-1]), len(answers) < len(STEPS)) == ("cause", {"fine"}, True)
 
 
 def environment(root, *packages):
@@ -72,7 +65,8 @@ def environment(root, *packages):
 )
 def test_python_environments(host, packages, cause):
     environment(host, *packages)
-    assert cause_of(host) == cause
+    found = diagnose(look_at(host)).cause
+    assert (found and found.cause) == cause
 
 
 @pytest.mark.parametrize(

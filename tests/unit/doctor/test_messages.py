@@ -80,12 +80,11 @@ COPIES = {
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_a_copy_of_a_message_is_the_message(copied):
-    rows = {
-        "host doesn't support passthrough of host PCI devices": "passthrough-not-ready",
-        'exec: "nvidia-smi": executable file not found in $PATH': "smi-missing",
-        "libcuda.so.1 => not found": "libcuda-missing",
-    }
-    for told, cause in rows.items():
+    for told, cause in (
+        ("host doesn't support passthrough of host PCI devices", "passthrough-not-ready"),
+        ('exec: "nvidia-smi": executable file not found in $PATH', "smi-missing"),
+        ("libcuda.so.1 => not found", "libcuda-missing"),
+    ):
         assert cause in causes(copied(told)), told
         raw = copied(told).encode()
         for cut in range(0, len(raw), 9):
@@ -128,8 +127,7 @@ def test_a_message_broken_over_lines_with_prefixes():
 def test_matches_are_counted_and_have_their_first_line():
     text = "ok\n" * 10 + "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n" * 100
     (match,) = [match for match in scan(text) if match.cause == "gpu-fallen-off-bus"]
-    assert match.line == 11
-    assert match.times >= 100
+    assert (match.line, match.times) == (11, 100)
 
 
 def test_chunks_do_not_cut_messages_and_count_lines_on(monkeypatch):
@@ -137,8 +135,7 @@ def test_chunks_do_not_cut_messages_and_count_lines_on(monkeypatch):
     raw = b"noise noise noise noise\n" * 20 + b"docker: Error response from daemon: Unknown runtime specified nvidia.\n"
     for stream in (io.BytesIO(raw), io.BytesIO(gzip.compress(raw))):
         (found,) = diagnose_chunks(read_pieces(stream))
-        assert found.cause == "docker-runtime-unknown"
-        assert found.line == 21
+        assert (found.cause, found.line) == ("docker-runtime-unknown", 21)
 
 
 def test_broken_bytes_and_endless_lines():

@@ -20,7 +20,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.pull import Budget, SignedOffer
 from gpusetup.pull import client
 from gpusetup.pull.client import Kept, Settings, pull, why_not
-from gpusetup.pull.offers import path_of, publish, put
+from gpusetup.pull.offers import opened, path_of, publish, put
 from tests.flaky import serving
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
@@ -169,6 +169,17 @@ def test_offers_that_are_made_together_have_serials_of_their_own(collector, keys
     with ThreadPoolExecutor(4) as desks:
         made = list(desks.map(lambda _one: offer(collector, keys, locks[0]).serial, range(4)))
     assert sorted(made) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("days", "1e12"), ("days", "nan"), ("days", "-1"), ("wave", "9" * 20), ("at-a-time", "9" * 20)],
+)
+def test_an_offer_that_nobody_could_read_is_not_written(collector, keys, locks, says, option, value):
+    made = offer(collector, keys, locks[0])
+    words = ("--sign", keys / "ours", "--leases", "https://etcd.example:2379", "--stop-after", "1")
+    says(3, "fleet", "offer", collector.folder, "h100", *words, f"--{option}", value)
+    assert opened(path_of(collector.folder, "h100").read_bytes(), "here", keys / "signers", "h100") == made
 
 
 def test_what_keeps_a_host_from_changing(collector, keys, locks):

@@ -30,8 +30,7 @@ http {{
 
 @pytest.fixture
 def served(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     tmp_path.chmod(0o755)
     (tmp_path / "nginx.conf").write_text(f"user root;{CONFIGURATION.format(folder=tmp_path, port=port)}")

@@ -7,6 +7,7 @@ import shutil
 import threading
 import urllib.request
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -122,15 +123,11 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(supply, key, out):
     assert set(manifest.files) == there - {"manifest.json", "manifest.json.asc"}
 
 
-def _cut(*_words, **_named):
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("step", ["publish", "lay_links", "controller_wheels", "bill_of", "write_manifest"])
 def test_cut_at_any_step_the_same_command_completes(tmp_path, supply, key, monkeypatch, step):
     out = tmp_path / "site"
     with monkeypatch.context() as cut:
-        cut.setattr(apt_repository if step == "publish" else site, step, _cut)
+        cut.setattr(apt_repository if step == "publish" else site, step, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             add_system(out, supply, key, nothing)
         assert not (out / "manifest.json").exists()
@@ -168,9 +165,8 @@ def test_a_wheel_of_another_content_and_the_same_name_takes_its_place(tmp_path, 
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
     (tmp_path / "rebuilt").write_bytes(b"rebuilt")
-    anew = supply.wheels[0]._replace(
-        url=f"file://{tmp_path}/rebuilt", size=7, sha256=hashlib.sha256(b"rebuilt").hexdigest()
-    )
+    digest = hashlib.sha256(b"rebuilt").hexdigest()
+    anew = supply.wheels[0]._replace(url=f"file://{tmp_path}/rebuilt", size=7, sha256=digest)
     add_system(out, supply._replace(wheels=(anew, *supply.wheels[1:])), key, nothing)
     check_bundle(out)
     assert (out / "python" / anew.name).read_bytes() == b"rebuilt"
