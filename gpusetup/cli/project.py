@@ -21,6 +21,7 @@ from gpusetup.cli.options import ARCHES
 from gpusetup.cli.output import warn
 from gpusetup.components.parsing import choice, texts, wrong, yes
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.gpus import cpu_of, instance_named
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.request import Requirement as Requested
@@ -56,7 +57,9 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
     named = level.get("versions", {})
     without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
-    pins = _Pins(path, arguments.arch or ARCHES[0], arguments.python, matrix, without)
+    gpus = arguments.gpu or ([instance_named(matrix, arguments.on).gpu] if arguments.on else [])
+    arch = arguments.arch or cpu_of(matrix, gpus) or ARCHES[0]
+    pins = _Pins(path, arch, arguments.python, matrix, without)
     own = [*pins.wishes(), *(str(wish) for wish in named.values() if wish), *level.get("components", ())]
     found = parse_requirements([*own, *pins.narrowing((*said, *parse_requirements(own)))])
     kept = [str(wish) for wish in found if wish.component not in without]

@@ -55,10 +55,10 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     if policy is not None:
         request = replace(request, policy=policy)
     if arguments.on is not None:
-        from gpusetup.matrix.gpus import find_gpu, instance_named
+        from gpusetup.matrix.gpus import cpu_of, instance_named
 
         found = instance_named(matrix, arguments.on)
-        cpu = find_gpu(matrix, found.gpu).only_cpu or ARCHES[0]
+        cpu = cpu_of(matrix, (found.gpu,)) or ARCHES[0]
         if arguments.arch not in {None, cpu}:
             why = f"the CPU of {found.name} is {cpu}"
             raise not_together(f"--on {arguments.on}", f"--arch {arguments.arch}", why)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.record import Arch
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class GpuKind(Struct, frozen=True, kw_only=True):
     """The first driver that lists all of the products; None if it is unknown for any."""
     forward_compatible: bool | None
     """Whether cuda-compat packages work on it; None when that depends on the product."""
-    only_cpu: str | None
+    only_cpu: Arch | None
     nvswitch: bool
     inferred: bool
     sources: tuple[str, ...]
@@ -240,6 +241,12 @@ def taken_for(kind: GpuKind, name: str) -> str:
     """Return how a GPU's name was understood: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
     products = "" if kind.names == (name,) else f" ({_listed(kind.names)})"
     return f"{kind.arch}{f' on {kind.only_cpu}' if kind.only_cpu else ''}, compute capability {kind.cc}{products}"
+
+
+def cpu_of(matrix: Matrix, names: Iterable[str]) -> Arch | None:
+    """Return the CPU architecture that GPUs come with; None if they come with any, or not with the same one."""
+    found = {find_gpu(matrix, name).only_cpu for name in names} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def instances(matrix: Matrix) -> dict[str, Instance]:

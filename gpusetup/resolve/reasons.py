@@ -53,11 +53,6 @@ def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, st
     return told
 
 
-def judged(space: Space, member: Unary | Pair, component: str, masks: Mapping[str, int]) -> str:
-    """Return why a rule forbids one candidate of a component, given the rest of the stack."""
-    return sentence(_Context(space, masks, candidate=component), member)
-
-
 def _left(space: Space, members: Sequence[Unary]) -> dict[str, int]:
     """Return the mask of values that these rules leave of each component; one that would empty keeps all."""
     masks = {name: (1 << len(values)) - 1 for name, values in space.values.items()}
@@ -380,5 +375,5 @@ def refusals(space: Space, solution: Mapping[str, Value], component: str, value:
         else:
             broken = not constraint.revise(masks, constraint.scope.index(component))
         if broken:
-            found.append((constraint.rule, judged(space, constraint, component, masks)))
+            found.append((constraint.rule, sentence(_Context(space, masks, candidate=component), constraint)))
     return found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import ArchCode, CudaRelease, CudnnSupport
+    from gpusetup.model.release import ArchCode, CudnnSupport
     from gpusetup.model.stack import Relation
     from gpusetup.resolve.domains import DriverValue
 
@@ -33,11 +33,6 @@ Way = Literal["sass", "ptx"]
 def major(version: str) -> int:
     """Return the first number of a version."""
     return int(version.partition(".")[0])
-
-
-def need_of_release(release: CudaRelease) -> CudaNeed:
-    """Return what this release needs of the driver."""
-    return (release.minor, release.driver_branch, release.driver or "")
 
 
 @lru_cache(maxsize=256)

@@ -151,7 +151,7 @@ class Space:
     def need(self, value: Value) -> rules.CudaNeed:
         """Return what a value's CUDA runtime needs of the driver."""
         if isinstance(value, CudaValue):
-            return rules.need_of_release(value.release)
+            return (value.release.minor, value.release.driver_branch, value.release.driver or "")
         return rules.need_of_minor(self.matrix, self.minor(value))
 
     def on_pypi(self, value: TorchValue) -> bool:
