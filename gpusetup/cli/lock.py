@@ -66,8 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
     resolution = resolve(request, matrix)
     if arguments.pip:
-        from gpusetup.cli.resolve import copied
-        from gpusetup.plan.install import install_of
+        from gpusetup.plan.install import copied, install_of
 
         copied(install_of(resolution, matrix), "pip", "--pip")  # refuses what pip cannot install
     lock = lock_of(resolution, matrix)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import answer, json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
-from gpusetup.errors import BadInputError, Exit, NoStackError, PreflightError, gravest
+from gpusetup.errors import Exit, NoStackError, PreflightError, gravest
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.matrix.systems import by_id
@@ -83,7 +83,7 @@ def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespac
     """Return only the lines of `--install`, or the table with its reasons."""
     if arguments.install is None:
         return stack_text(resolution, matrix, arguments.format)
-    from gpusetup.plan.install import install_of
+    from gpusetup.plan.install import copied, install_of
 
     install = install_of(resolution, matrix)
     text = copied(install, arguments.install, f"--install {arguments.install}")
@@ -268,17 +268,6 @@ def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
     python = resolution.stack.python.version if resolution.stack.python else None
     system = by_id(matrix, resolution.request.os)
     return python if python and system is not None and system.python != python else ""
-
-
-def copied(install: Install, way: Way, option: str) -> str:
-    """Return only the lines of one way, for a shell or a file."""
-    lines = install.lines(way)
-    if not lines:
-        raise BadInputError(
-            "GS-134", f"{way} cannot install this stack", path=option,
-            note=install.notes.get(way, ""), hint=next(iter(install.apply), ""),
-        )  # fmt: skip
-    return "\n".join(lines) + "\n"
 
 
 def _folded(head: str, command: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.components.python.requirements import LIBRARIES, python_requirements
+from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.platforms import OsRelease
 from gpusetup.model.request import Request
@@ -51,6 +52,17 @@ def install_of(resolution: Resolution, matrix: Matrix) -> Install:
         companions=companions_of(stack, matrix),
         notes=notes,
     )
+
+
+def copied(install: Install, way: Way, option: str) -> str:
+    """Return only the lines of one way, for a shell or a file."""
+    lines = install.lines(way)
+    if not lines:
+        raise BadInputError(
+            "GS-134", f"{way} cannot install this stack", path=option,
+            note=install.notes.get(way, ""), hint=next(iter(install.apply), ""),
+        )  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def apply_line(stack: Stack, request: Request) -> str:
