@@ -83,7 +83,7 @@ def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
     try:
         wanted: list[str] = [str(own)]
         for _ in range(6):
-            _download(wanted, scratch, python, arch)
+            _pip("download", *target_tags(python, arch), "--dest", str(scratch), *wanted)
             wheels = {_name(path): path for path in sorted(scratch.glob("*.whl"))}
             wheels[_name(own)] = own
             needed = _reachable(wheels, own, target_environment(python, arch))
@@ -112,10 +112,6 @@ def download_pip(folder: Path) -> Path:
         return found.replace(folder / found.name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _download(wanted: list[str], folder: Path, python: str, arch: str) -> None:
-    _pip("download", *target_tags(python, arch), "--dest", str(folder), *wanted)
 
 
 def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:

@@ -62,11 +62,6 @@ class Offers:
         return tuple(offer for offer in self.packages.get(name, ()) if not offer.transitional)
 
 
-def newest_first(versions: Iterable[str]) -> list[str]:
-    """Return NVIDIA versions without duplicates, newest first."""
-    return sorted(set(versions), key=nv, reverse=True)
-
-
 PINNING = "nvidia-driver-pinning-*"
 """Packages with apt preferences that pin a driver version; all but the wanted one must be removed."""
 
@@ -265,9 +260,8 @@ def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightErr
 
 def driver_candidates(found: dict[str, set[ModuleFlavour]]) -> tuple[DriverCandidate, ...]:
     """Return the drivers, newest first, each with its module flavours."""
-    return tuple(
-        DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
-    )
+    newest_first = sorted(found, key=nv, reverse=True)
+    return tuple(DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first)
 
 
 def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...]:

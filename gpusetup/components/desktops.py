@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Context, Group, Wanted
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import members, path
 from gpusetup.components.record import wish_on_record
@@ -188,7 +188,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         if before is not None:
             why = "gpusetup_desktops no longer lists them"
             what = f"no desktops for {', '.join(before.users)}: their programs end"
-            yield Action(id="service-desktops", kind="service", what=what, why=why)
+            yield action("service", "desktops", what, why)
         return
     why = "set by gpusetup_desktops"
     if before is not None and set(before.users) & set(wish.users):
@@ -203,10 +203,10 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     how = "by EGL" if wish.backend == "egl" else "through an X server without a screen"
     tls = " over TLS" if wish.certificate else ""
     what = f"a desktop of {wish.size} for {', '.join(wish.users)}, drawn on the GPU {how}, at {where}{tls}"
-    yield Action(id="service-desktops", kind="service", what=what, why=why)
+    yield action("service", "desktops", what, why)
     if wish.group and (before is None or before.group != wish.group):
         what = f"only the group {wish.group} may use the GPUs (/dev/nvidia*, /dev/dri)"
-        yield Action(id="file-desktops-group", kind="file", what=what, why="gpusetup_desktops names it", reboot=False)
+        yield action("file", "desktops-group", what, "gpusetup_desktops names it")
 
 
 def _wants(context: Context, manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from gpusetup.components.base import Brought, Component, Context, Wanted, covering, glob, named
+from gpusetup.components.base import Brought, Component, Context, Wanted, action, covering, glob, named
 from gpusetup.components.judge import Judged, names, versions
 from gpusetup.components.parsing import members
 from gpusetup.components.record import record_of
@@ -99,8 +99,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     there = record.files.get(names.IMEX_NODES)
     if wish is None:
         if there is not None:
-            why = "gpusetup_imex is no longer set"
-            yield Action(id="service-imex", kind="service", what="the IMEX domain as it was before", why=why)
+            yield action("service", "imex", "the IMEX domain as it was before", "gpusetup_imex is no longer set")
         return
     text = names.imex_nodes(wish.nodes)
     listed = there is not None and there.sha256 == hashlib.sha256(text.encode()).hexdigest()
@@ -110,10 +109,10 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         what = f"IMEX domain of {len(wish.nodes)} machines: {', '.join(wish.nodes[:4])}" + (
             " …" * (len(wish.nodes) > 4)
         )
-        yield Action(id="service-imex", kind="service", what=what, why="set by gpusetup_imex; the service restarts")
+        yield action("service", "imex", what, "set by gpusetup_imex; the service restarts")
     if unit is None or unit.sha256 != channels:
         what = f"{wish.channels} IMEX channel{'s' * (wish.channels > 1)} at every boot"
-        yield Action(id="service-imex-channels", kind="service", what=what, why="programs share memory through them")
+        yield action("service", "imex-channels", what, "programs share memory through them")
 
 
 def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) -> Brought:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Context, Wanted
+from gpusetup.components.base import Brought, Component, Context, Wanted, action
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import from_json
 from gpusetup.components.record import record_of
@@ -261,7 +261,7 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         if resets:
             why += "; reboots only if this GPU cannot be reset"
         what = f"MIG of GPU {number} ({gpu['name'] or address}): {judge.mig.text_of(layout or wish)}"
-        yield Action(id=f"mig-{address}", kind="mig", what=what, why=why, reboot=resets)
+        yield action("mig", address, what, why, reboot=resets)
 
 
 def _wants(context: Context, _manager: Manager, stack: Stack, matrix: Matrix) -> Brought:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from msgspec import UNSET
 
 from gpusetup.components import judge
-from gpusetup.components.base import Brought, Component, Context, Group, Wanted, glob, named
+from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action, glob, named
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, yes
 from gpusetup.components.record import record_of
@@ -168,26 +168,22 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
         if paths:
             why = "gpusetup_rdma, gpusetup_gds and gpusetup_gdrcopy are no longer set"
             reboot = judge.gpudirect.OPTIONS in paths
-            yield Action(
-                id="file-rdma", kind="file", what="RDMA and GPUDirect as they were before", why=why, reboot=reboot
-            )
+            yield action("file", "rdma", "RDMA and GPUDirect as they were before", why, reboot=reboot)
         return
     if judge.gpudirect.LOAD in paths:
         what = f"{', '.join(found.modules)} at every boot" if found.modules else "no modules at boot"
-        yield Action(id="module-rdma", kind="module", what=what, why="the requested settings need these modules")
+        yield action("module", "rdma", what, "the requested settings need these modules")
     if judge.gpudirect.LIMITS in paths or judge.gpudirect.MANAGER in paths:
         why = "RDMA locks its buffers in memory, and the usual limit is 8 MiB"
-        yield Action(id="file-memlock", kind="file", what="any amount of memory may be locked", why=why)
+        yield action("file", "memlock", "any amount of memory may be locked", why)
     allowed = facts.storage is not None and facts.storage.use_pci_p2pdma
     if p2pdma and not allowed:
-        yield Action(
-            id="file-cufile", kind="file", what="cuFile may use PCI peer-to-peer DMA", why="by default it may not"
-        )
+        yield action("file", "cufile", "cuFile may use PCI peer-to-peer DMA", "by default it may not")
     waiting = judge.gpudirect.of_storage(host.probed["storage"]) if p2pdma else []
     if judge.gpudirect.OPTIONS in paths or waiting:
         why = "; ".join(waiting) or "drives reach GPU memory by it"
         what = "options of nvme_core and nvidia for PCI peer-to-peer DMA"
-        yield Action(id="module-p2pdma", kind="module", what=what, why=why, reboot=True)
+        yield action("module", "p2pdma", what, why, reboot=True)
 
 
 def _is_as(there: object, text: str | None) -> bool:

@@ -45,7 +45,8 @@ def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) ->
         try:
             parts[name] = msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
-            wrong.append(_error_text(error, f"{root}.{name}"))
+            text, path = wrong_field(error)
+            wrong.append(f"{text} at `{root}.{name}{path[1:]}`")
     return parts, wrong
 
 
@@ -80,12 +81,6 @@ def _if_it_fits(value: object, kind: Any) -> Any:
         return msgspec.convert(value, kind) if value else None
     except msgspec.ValidationError:
         return None
-
-
-def _error_text(error: msgspec.ValidationError, root: str) -> str:
-    """Return msgspec's message with the full path of the field."""
-    text, path = wrong_field(error)
-    return f"{text} at `{root}{path[1:]}`"
 
 
 _NOTHING = HostRecord()

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.components import judge
-from gpusetup.components.base import Component, Wanted, working_driver
+from gpusetup.components.base import Component, Wanted, action, working_driver
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, file_source, path, wrong
 from gpusetup.components.record import record_of
@@ -40,7 +40,7 @@ def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: M
     if not brings_guest_driver(settings):
         yield vgpu_refusal()
         return
-    release = _release_of(version, matrix)
+    release = next((item.vgpu for item in matrix.vgpu.branches if item.branch == nv(version).major), None)
     if release is None:
         yield Refusal(
             reference="GS-354",
@@ -88,11 +88,6 @@ def vgpu_refusal() -> Refusal:
         "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; or your cloud's: gpusetup_source=azure, google "
         "or aws; one that is installed already is kept",
     )
-
-
-def _release_of(version: str, matrix: Matrix) -> str | None:
-    branch = nv(version).major
-    return next((item.vgpu for item in matrix.vgpu.branches if item.branch == branch), None)
 
 
 def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> Settings:
@@ -187,13 +182,13 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     settings = wanted.settings
     if _license_unwanted(host.facts, settings):
         why = "gpusetup_vgpu_token is no longer set"
-        yield Action(id="file-vgpu-licence", kind="file", what="no longer license the vGPU", why=why, reboot=False)
+        yield action("file", "vgpu-licence", "no longer license the vGPU", why)
     if not settings.vgpu_token:
         return
     why = judge.licence.lacking(host.probed["licence"], settings.vgpu_token_sha256, settings.vgpu_feature)
     if why:
         what = f"license the vGPU ({settings.vgpu_feature}) with the token {settings.vgpu_token.rpartition('/')[2]}"
-        yield Action(id="file-vgpu-licence", kind="file", what=what, why=why, reboot=False)
+        yield action("file", "vgpu-licence", what, why)
 
 
 def _variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:

@@ -180,7 +180,8 @@ def run_playbook(
         stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
     follow()
     session.memory.typed |= name == "facts" and not any(host.roles for host in track.hosts.values())
-    finished = _in_all(ended)
+    ways = [ended[shard] for shard in sorted(ended)]
+    finished = next((way for way in ways if not way.ok), ways[0])
     if not track.hosts and not finished.interrupted:
         raise _nothing_happened(session, finished, errors[0])
     for shard, how in ended.items():
@@ -188,12 +189,6 @@ def run_playbook(
             names = track.shards.get(shard) or shards.hosts[shard]
             _cut_short([track.host(host) for host in names], how, errors[shard])
     return PlaybookRun(name, finished, track)
-
-
-def _in_all(ended: Mapping[int, Finished]) -> Finished:
-    """Return the first failed end among the shards, else the first one."""
-    ways = [ended[shard] for shard in sorted(ended)]
-    return next((way for way in ways if not way.ok), ways[0])
 
 
 class _Errors:

@@ -164,7 +164,8 @@ class _LiveProgress:
                 grid.add_row(Text(step), Text(text))
             return grid
         for host in busy:
-            grid.add_row(Text(host.name), Text(_doing(host, now)))
+            # The time comes first, since long lines are cut off at the end.
+            grid.add_row(Text(host.name), Text(f"{now - host.task_since:4.0f} s  {host.detail or host.task}"))
         return grid
 
 
@@ -180,9 +181,3 @@ def steps(track: Track, now: float) -> list[tuple[int, str, str]]:
         text = f"{counted(len(hosts), 'host')}, the longest {slowest.name} for {now - slowest.task_since:.0f} s"
         found.append((len(hosts), step, text))
     return sorted(found, reverse=True)
-
-
-def _doing(host: HostProgress, now: float) -> str:
-    """Return what a host is doing; the time comes first, since long lines are cut off at the end."""
-    elapsed = f"{now - host.task_since:4.0f} s"
-    return f"{elapsed}  {host.detail or host.task}"

@@ -14,7 +14,6 @@ from gpusetup.model.request import Request
 from gpusetup.model.stack import Install, Resolution, Stack, Way, exact_requirements
 from gpusetup.model.tables import CudaImage
 from gpusetup.versions import cuda_minor, nv
-from gpusetup.versions import cuda_minor as _minor
 
 _AGAINST_TORCH = "--no-build-isolation"
 """The pip option for packages that are compiled against the installed torch."""
@@ -130,7 +129,7 @@ def _pip(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[s
     if not pins and not later:
         return ()
     version = stack.python.version if stack.python else None
-    python = f"python{_minor(version)}" if version else "python3"
+    python = f"python{cuda_minor(version)}" if version else "python3"
     return (f"{python} -m venv .venv", *_steps(".venv/bin/python -m pip install", pins, later, stack))
 
 
@@ -159,7 +158,7 @@ def _python(stack: Stack, equal: str) -> str:
     """Return the stack's Python as a version, else as the range that its packages allow."""
     if stack.python is None:
         return f"{equal}3"
-    return f"{equal}{_minor(stack.python.version)}" if stack.python.version else stack.python.requires
+    return f"{equal}{cuda_minor(stack.python.version)}" if stack.python.version else stack.python.requires
 
 
 _PYTHON = {

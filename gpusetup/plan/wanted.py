@@ -54,6 +54,8 @@ KERNEL_PACKAGES = {
 """Package manager → globs for kernels and the metapackages that bring the next one."""
 _PIN_PRIORITY = 1001
 """Above 1000, apt also downgrades to the pinned version."""
+_ALIKE = ("streams", "remove", "may_remove", "runfile", "keeps_kernel")
+"""Fields that a driver's packages and a host's package set have in common."""
 
 
 def manages_driver(context: Context, stack: Stack) -> bool:
@@ -151,16 +153,9 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             packages = replace(
                 packages,
                 driver=driver.packages,
-                fabric=driver.fabric,
                 prerequisites=_lacking(context, driver.prerequisites),
-                streams=driver.streams,
-                remove=driver.remove,
-                may_remove=driver.may_remove,
-                hold=driver.hold,
                 pins=pins,
-                built=driver.built,
-                runfile=driver.runfile,
-                keeps_kernel=driver.keeps_kernel,
+                **{name: getattr(driver, name) for name in ("fabric", "hold", "built", *_ALIKE)},
             )
         if stack.driver is not None and driver is None and settings.imex is not None:
             # Somebody else's driver is kept; IMEX of its version is added.
@@ -254,14 +249,10 @@ def _as_applied(
         ),
         fabric=(*applied.fabric, *imex),
         prerequisites=applied.prerequisites,
-        streams=applied.streams,
-        remove=applied.remove,
-        may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
         persistence=persistence or bool(added),
         built=applied.built or "dkms",
-        runfile=applied.runfile,
-        keeps_kernel=applied.keeps_kernel,
+        **{name: getattr(applied, name) for name in _ALIKE},
     )
 
 

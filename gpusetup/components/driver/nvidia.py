@@ -75,7 +75,12 @@ class NvidiaRepository:
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Return globs for kernel modules, user space, fabric, libraries and headers."""
-        names = [glob(name) for row in self._rows(context) for name in _all_names(row)]
+        groups = [
+            group
+            for row in self._rows(context)
+            for group in (row.packages, row.compute_only, row.optional, (row.persistence,), row.pinning)
+        ]
+        names = [glob(name) for group in groups for name in group if name]
         return tuple(
             dict.fromkeys(
                 (
@@ -233,10 +238,6 @@ class NvidiaRepository:
         # User space is common to both flavours; the module, and packages that depend on it, differ.
         names = [(*row.compute_only[:1], *row.optional[:1], *row.flavoured, *row.packages) for row in rows]
         return [name for group in names for name in _filled(group, texts)]
-
-
-def _all_names(row: Row) -> tuple[str, ...]:
-    return (*row.packages, *row.compute_only, *row.optional, *filter(None, (row.persistence,)), *row.pinning)
 
 
 def _filled(templates: Iterable[str], texts: dict[str, str]) -> list[str]:

@@ -59,9 +59,9 @@ def test_it_reboots_when_that_is_said_and_never_under_ansible(rollout):
 
 def test_a_plan_says_it_where_the_name_does_not(rollout):
     change = HostPlan(state="change")
-    assert "gpusetup runs on this machine" in _with_care(rollout(HERE), "a", change).warnings[0]
-    assert _with_care(rollout(HERE, "local"), "a", change) is change
-    assert _with_care(rollout(replace(HERE, id="b2")), "a", change) is change
+    assert "gpusetup runs on this machine" in _with_care(rollout(HERE), "a", change, ()).warnings[0]
+    for elsewhere in (rollout(HERE, "local"), rollout(replace(HERE, id="b2"))):
+        assert _with_care(elsewhere, "a", change, ()) is change
 
 
 def test_this_machine_knows_itself():
