@@ -2,26 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpusetup.model.facts import Facts, HostFacts
 from gpusetup.model.facts_machine import Gpu
 
 
-class HostProperty(NamedTuple):
-    """A property of a host; `read` returns its value as text, None if unknown."""
+class Property(NamedTuple):
+    """A property of a host or GPU; `read` returns its value as text, None if unknown."""
 
     id: str
     title: str
-    read: Callable[[HostFacts], str | None]
-
-
-class GpuProperty(NamedTuple):
-    """A property of each GPU."""
-
-    id: str
-    title: str
-    read: Callable[[Gpu], str | None]
+    read: Callable[[Any], str | None]
 
 
 def _as_text(value: object) -> str | None:
@@ -82,49 +74,49 @@ def rdma_ports(host: HostFacts) -> str:
     return ", ".join(f"{count} x {what}" for what, count in told.items()) or "none"
 
 
-HOST: tuple[HostProperty, ...] = (
-    HostProperty("os", "system", lambda host: f"{host.os.label} {host.arch}"),
-    HostProperty("kernel", "kernel", lambda host: host.kernel.running),
-    HostProperty("driver", "driver", lambda host: host.driver.version if host.driver else "none"),
-    HostProperty("driver.loaded", "loaded driver", _loaded),
-    HostProperty("driver.flavour", "kernel modules", lambda host: host.driver.flavour if host.driver else None),
-    HostProperty("cuda", "CUDA", _cuda),
-    HostProperty("cudnn", "cuDNN", lambda host: _versions(item.version for item in host.cudnn)),
-    HostProperty("nccl", "NCCL", lambda host: _versions(item.version for item in host.nccl)),
-    HostProperty("container_toolkit", "container toolkit", lambda host: host.containers.toolkit or "none"),
-    HostProperty("secure_boot", "Secure Boot", lambda host: _as_text(host.secure_boot)),
-    HostProperty("machine", "machine", _machine),
-    HostProperty("board", "board", _setting("board")),
-    HostProperty("bios", "BIOS", _bios),
-    HostProperty("cpu", "CPU", _setting("cpu")),
-    HostProperty("microcode", "microcode", _setting("microcode")),
-    HostProperty("smt", "SMT", _setting("smt")),
-    HostProperty("governor", "CPU governor", _setting("governor")),
-    HostProperty("numa_nodes", "NUMA nodes", _setting("numa_nodes")),
-    HostProperty("iommu", "IOMMU", _setting("iommu")),
-    HostProperty("rdma", "RDMA ports", rdma_ports),
-    HostProperty("arguments", "kernel arguments", lambda host: " ".join(host.kernel.cmdline) or "none"),
+HOST: tuple[Property, ...] = (
+    Property("os", "system", lambda host: f"{host.os.label} {host.arch}"),
+    Property("kernel", "kernel", lambda host: host.kernel.running),
+    Property("driver", "driver", lambda host: host.driver.version if host.driver else "none"),
+    Property("driver.loaded", "loaded driver", _loaded),
+    Property("driver.flavour", "kernel modules", lambda host: host.driver.flavour if host.driver else None),
+    Property("cuda", "CUDA", _cuda),
+    Property("cudnn", "cuDNN", lambda host: _versions(item.version for item in host.cudnn)),
+    Property("nccl", "NCCL", lambda host: _versions(item.version for item in host.nccl)),
+    Property("container_toolkit", "container toolkit", lambda host: host.containers.toolkit or "none"),
+    Property("secure_boot", "Secure Boot", lambda host: _as_text(host.secure_boot)),
+    Property("machine", "machine", _machine),
+    Property("board", "board", _setting("board")),
+    Property("bios", "BIOS", _bios),
+    Property("cpu", "CPU", _setting("cpu")),
+    Property("microcode", "microcode", _setting("microcode")),
+    Property("smt", "SMT", _setting("smt")),
+    Property("governor", "CPU governor", _setting("governor")),
+    Property("numa_nodes", "NUMA nodes", _setting("numa_nodes")),
+    Property("iommu", "IOMMU", _setting("iommu")),
+    Property("rdma", "RDMA ports", rdma_ports),
+    Property("arguments", "kernel arguments", lambda host: " ".join(host.kernel.cmdline) or "none"),
 )
 
-GPU: tuple[GpuProperty, ...] = (
-    GpuProperty("gpu.memory", "GPU memory MiB", lambda gpu: _as_text(gpu.memory_mib)),
-    GpuProperty("gpu.vbios", "VBIOS", lambda gpu: gpu.vbios),
-    GpuProperty("gpu.inforom", "InfoROM", lambda gpu: gpu.inforom),
-    GpuProperty("gpu.power_limit", "power limit W", lambda gpu: _as_text(gpu.power_limit)),
-    GpuProperty("gpu.ecc", "ECC", lambda gpu: _as_text(gpu.ecc)),
-    GpuProperty("gpu.mig", "MIG", lambda gpu: gpu.mig),
-    GpuProperty("gpu.persistence", "persistence", lambda gpu: _as_text(gpu.persistence)),
-    GpuProperty("gpu.fabric", "fabric", lambda gpu: gpu.fabric.state if gpu.fabric else None),
-    GpuProperty("nvlink.up", "NVLinks up", lambda gpu: _as_text(gpu.nvlinks.up) if gpu.nvlinks else None),
-    GpuProperty("nvlink.slowest", "NVLink GB/s", lambda gpu: _as_text(gpu.nvlinks.slowest) if gpu.nvlinks else None),
-    GpuProperty("pcie.width", "PCIe lanes", lambda gpu: _as_text(gpu.link.width)),
-    GpuProperty("pcie.best", "PCIe best", lambda gpu: gpu.link.max_speed),
-    GpuProperty("pcie.slot", "PCIe slot", lambda gpu: gpu.link.slot_max_speed),
-    GpuProperty("pcie.payload", "PCIe payload", _way("max_payload")),
-    GpuProperty("pcie.read_request", "PCIe read request", _way("max_read_request")),
-    GpuProperty("pcie.bar", "BAR MiB", _way("bar_mib")),
-    GpuProperty("pcie.iommu", "IOMMU of GPU", _way("iommu")),
-    GpuProperty("pcie.acs", "ACS redirect", _acs),
+GPU: tuple[Property, ...] = (
+    Property("gpu.memory", "GPU memory MiB", lambda gpu: _as_text(gpu.memory_mib)),
+    Property("gpu.vbios", "VBIOS", lambda gpu: gpu.vbios),
+    Property("gpu.inforom", "InfoROM", lambda gpu: gpu.inforom),
+    Property("gpu.power_limit", "power limit W", lambda gpu: _as_text(gpu.power_limit)),
+    Property("gpu.ecc", "ECC", lambda gpu: _as_text(gpu.ecc)),
+    Property("gpu.mig", "MIG", lambda gpu: gpu.mig),
+    Property("gpu.persistence", "persistence", lambda gpu: _as_text(gpu.persistence)),
+    Property("gpu.fabric", "fabric", lambda gpu: gpu.fabric.state if gpu.fabric else None),
+    Property("nvlink.up", "NVLinks up", lambda gpu: _as_text(gpu.nvlinks.up) if gpu.nvlinks else None),
+    Property("nvlink.slowest", "NVLink GB/s", lambda gpu: _as_text(gpu.nvlinks.slowest) if gpu.nvlinks else None),
+    Property("pcie.width", "PCIe lanes", lambda gpu: _as_text(gpu.link.width)),
+    Property("pcie.best", "PCIe best", lambda gpu: gpu.link.max_speed),
+    Property("pcie.slot", "PCIe slot", lambda gpu: gpu.link.slot_max_speed),
+    Property("pcie.payload", "PCIe payload", _way("max_payload")),
+    Property("pcie.read_request", "PCIe read request", _way("max_read_request")),
+    Property("pcie.bar", "BAR MiB", _way("bar_mib")),
+    Property("pcie.iommu", "IOMMU of GPU", _way("iommu")),
+    Property("pcie.acs", "ACS redirect", _acs),
 )
 
 

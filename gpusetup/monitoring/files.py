@@ -34,6 +34,7 @@ _COLUMNS = 24
 _HEIGHT = {"stat": 4, "timeseries": 8, "table": 8}
 _SCHEMA = 39
 """The schema of Grafana 10 and newer."""
+_CHOSEN = {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus"}
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
@@ -48,7 +49,7 @@ def document(dashboard: Dashboard) -> dict[str, Any]:
         "graphTooltip": 1,
         "time": {"from": "now-6h", "to": "now"},
         "refresh": "1m",
-        "templating": {"list": [_datasource(), *(_choice(label, dashboard.by) for label in dashboard.by)]},
+        "templating": {"list": [_CHOSEN, *(_choice(label, dashboard.by) for label in dashboard.by)]},
         "panels": list(_panels(dashboard)),
     }
 
@@ -85,10 +86,6 @@ def _panel(number: int, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
             }
         ],
     }
-
-
-def _datasource() -> dict[str, Any]:
-    return {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus"}
 
 
 def _choice(label: str, by: tuple[str, ...]) -> dict[str, Any]:

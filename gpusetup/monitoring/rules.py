@@ -133,7 +133,7 @@ _DRIVER_LOG_SECONDS = 600
 def recording_rules() -> dict[str, Any]:
     """Return the rules file that converts every exporter's names and units to ours."""
     rules = [{"record": "gpu:smi:info", "expr": _renamed("nvidia_smi_gpu_info", gpu="index", model="name")}]
-    rules += [{"record": metric.name, "expr": _recorded(metric)} for metric in metrics()]
+    rules += [{"record": metric.name, "expr": " or ".join(map(_scaled, metric.series))} for metric in metrics()]
     rules += [{"record": "gpu:xid:recent", "expr": " or ".join(_xid_expressions())}]
     present = " or ".join(metric.name for metric in metrics() if metric.unit in ("celsius", "bytes", "percentunit"))
     rules += [{"record": "gpu:count:number", "expr": f"count by (instance) (count by (instance, uuid) ({present}))"}]
@@ -176,10 +176,6 @@ _SUBJECT = {
     "report": "",
     "unit": "",
 }
-
-
-def _recorded(metric: Metric) -> str:
-    return " or ".join(_scaled(series) for series in metric.series)
 
 
 def _scaled(series: Series) -> str:

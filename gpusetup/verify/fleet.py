@@ -124,13 +124,21 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, Part], observed: 
     run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables, at_once=True)
     if run.interrupted:
         raise KeyboardInterrupt
-    for name in plan:
-        host = run.track.host(name)
-        document = observed[name].document
-        answer = (host.data.get("gpu_verify") or {}).get("observations") or {}
-        part = answer.get("sections", {}).get("hosts")
-        if part is None:
-            message = host.failure.message if host.failure is not None else "it did not answer"
-            part = {"error": "failed", "message": message}
-        if document is not None:
-            document.setdefault("sections", {})["hosts"] = part
+    parts = {name: _part(run.track.host(name)) for name in plan}
+    broken = [name for name, part in parts.items() if _errors(part) - {"timeout"}]
+    for name, part in parts.items():
+        if document := observed[name].document:
+            waited = {"broken": broken} if broken and name not in broken and _errors(part) else {}
+            document.setdefault("sections", {})["hosts"] = {**part, **waited}
+
+
+def _part(host: HostProgress) -> dict[str, Any]:
+    answer = (host.data.get("gpu_verify") or {}).get("observations") or {}
+    message = host.failure.message if host.failure is not None else "it did not answer"
+    part: dict[str, Any] = answer.get("sections", {}).get("hosts") or {"error": "failed", "message": message}
+    return part
+
+
+def _errors(part: dict[str, Any]) -> set[str]:
+    """Return what went wrong on a host; ranks that wait for one that is gone end by a timeout."""
+    return {str(one["error"]) for one in (part, *part.get("ranks", {}).values()) if "error" in one}

@@ -298,9 +298,3 @@ def network_rate(machine: Machine, gpus: int) -> tuple[float, int]:
         rates.append(min(rate, room) if room else rate)
     taken = sorted(rates, reverse=True)[:gpus]
     return sum(taken) / 8, len(taken)
-
-
-def shared_bridges(one: Document, other: Document) -> int:
-    """Return how many bridges two devices have in common; with none they meet at the root."""
-    above = [set((device.get("way") or {}).get("above") or ()) for device in (one, other)]
-    return len(above[0] & above[1])

@@ -296,7 +296,7 @@ def playbooks(monkeypatch):
                 if isinstance(found, Failure):
                     record.failure = found
                 else:
-                    record.data["gpu_verify"] = {"observations": captured(found)}
+                    record.data["gpu_verify"] = {"observations": captured(found) if isinstance(found, str) else found}
             return SimpleNamespace(track=track, interrupted=False)
 
         monkeypatch.setattr(fleet, "run_playbook", run)
@@ -327,6 +327,13 @@ def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
     assert found["gpu1"].document["sections"]["hosts"]["world"] == 4
     assert found["gpu2"].document["sections"]["hosts"]["error"] == "failed"
     assert "hosts" not in found["cpu1"].document["sections"]
+
+
+def test_a_host_that_waited_for_another_is_not_to_blame(session, playbooks):
+    ranks = [{"sections": {"hosts": {"ranks": {"0": {"error": error}}}}} for error in ("timeout", "crashed")]
+    playbooks(verify={"a": "h200-x4-full", "b": "h200-x2-full"}, verify_between=dict(zip("ab", ranks, strict=True)))
+    found = observe_fleet(session, Ask(level="full"))
+    assert [verdicts(found[name].document)["nccl.hosts"] for name in "ab"] == ["skip", "fail"]
 
 
 def test_one_gpu_host_has_nobody_to_talk_to(session, playbooks):

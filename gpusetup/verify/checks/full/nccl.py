@@ -180,6 +180,8 @@ def nccl_hosts(machine: Machine) -> Finding:
         if machine.wanted.hosts > 1:
             return Finding("skip", "not run: fewer than two of the hosts have a GPU that could be opened")
         return Finding("skip", "only one GPU host: nothing to measure between hosts")
+    if section.get("broken"):
+        return Finding("skip", f"not measured: it failed on {', '.join(section['broken'][:4])}")
     if "error" in section:
         return Finding("fail", explain(section))
     items, curves, best = _rank_failures(section), [], ""

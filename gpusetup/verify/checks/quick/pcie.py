@@ -7,7 +7,7 @@ from typing import Any
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.expected import setting
-from gpusetup.verify.machine import Machine, active_ports, shared_bridges
+from gpusetup.verify.machine import Machine, active_ports
 from gpusetup.verify.registry import check, from_items, took
 from gpusetup.verify.smi import SmiGpu
 
@@ -128,7 +128,8 @@ def _switches(gpus: list[dict[str, Any]], near: list[dict[str, Any]]) -> Iterato
     if not near or not any(len((gpu["way"].get("above")) or ()) >= _SWITCH for gpu in gpus):
         return
     for gpu in gpus:
-        together = [hca["name"] for hca in near if shared_bridges(gpu, hca)]
+        above = set(gpu["way"].get("above") or ())
+        together = [hca["name"] for hca in near if above & set(hca["way"].get("above") or ())]
         if together:
             yield Item(f"GPU {gpu['address']}", "pass", f"beside {', '.join(together)}")
         else:

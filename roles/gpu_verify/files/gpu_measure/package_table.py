@@ -4,7 +4,7 @@ Packages go by their names on the Python index. A test is a function in a module
 small operations, each with an expected result computed in another way.
 """
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
 class Smoke(NamedTuple):
@@ -21,197 +21,101 @@ class Smoke(NamedTuple):
     engine: bool  # allocates all free memory: runs when the others are done
 
 
-def _smoke(package: str, title: str, module: str, place: str, does: str, **how: float) -> Smoke:
-    script, _, function = place.partition(":")
-    apart, engine = bool(how.get("apart")), bool(how.get("engine"))
-    return Smoke(package, title, module, script, function, does, how.get("deadline", 120), apart, engine)
+def _smoke(package: str, family: str, does: str, **how: Any) -> Smoke:
+    module = how.get("module", package.replace("-", "_"))
+    place = f"smokes_of_{family}", module.replace(".", "_")
+    flags = bool(how.get("apart")), bool(how.get("engine"))
+    return Smoke(package, how.get("title", package), module, *place, does, how.get("deadline", 120), *flags)
 
 
 _ATTENTION = "attention in half precision against plain attention in double precision"
 _FRAME = "the sums of a group-by against NumPy's"
+_REGRESSION = "a regression against NumPy's"
+_PIPELINE = "a pipeline's arithmetic against NumPy"
+_TOKENS = "32 tokens of a tiny random model, each judged by the same model on the CPU"
 
 SMOKES: Tuple[Smoke, ...] = (
-    _smoke(
-        "torchvision",
-        "torchvision",
-        "torchvision",
-        "smokes_of_torch:torchvision",
-        "non-maximum suppression and ROI align against the CPU's",
-    ),
-    _smoke(
-        "torchaudio",
-        "torchaudio",
-        "torchaudio",
-        "smokes_of_torch:torchaudio",
-        "a spectrogram against NumPy's FFT, a resampling against the CPU's",
-    ),
-    _smoke(
-        "triton", "Triton", "triton", "smokes_of_triton:triton", "a compiled kernel with a matrix product against torch"
-    ),
-    _smoke(
-        "transformers",
-        "transformers",
-        "transformers",
-        "smokes_of_torch:transformers",
-        "the forward pass of a tiny random model against the CPU's",
-    ),
-    _smoke(
-        "accelerate",
-        "accelerate",
-        "accelerate",
-        "smokes_of_torch:accelerate",
-        "a dispatched model's forward pass against the CPU's",
-    ),
-    _smoke("peft", "PEFT", "peft", "smokes_of_torch:peft", "a LoRA layer against its formula in double precision"),
-    _smoke(
-        "torchao",
-        "torchao",
-        "torchao",
-        "smokes_of_torch:torchao",
-        "a layer with 8-bit weights against the exact product, within the quantisation's error",
-    ),
-    _smoke(
-        "fbgemm-gpu",
-        "FBGEMM",
-        "fbgemm_gpu",
-        "smokes_of_torch:fbgemm_gpu",
-        "a cumulative sum and a permutation against NumPy's",
-    ),
+    _smoke("torchvision", "torch", "non-maximum suppression and ROI align against the CPU's"),
+    _smoke("torchaudio", "torch", "a spectrogram against NumPy's FFT, a resampling against the CPU's"),
+    _smoke("triton", "triton", "a compiled kernel with a matrix product against torch", title="Triton"),
+    _smoke("transformers", "torch", "the forward pass of a tiny random model against the CPU's"),
+    _smoke("accelerate", "torch", "a dispatched model's forward pass against the CPU's"),
+    _smoke("peft", "torch", "a LoRA layer against its formula in double precision", title="PEFT"),
+    _smoke("torchao", "torch", "a layer with 8-bit weights against the exact product, within the quantisation's error"),
+    _smoke("fbgemm-gpu", "torch", "a cumulative sum and a permutation against NumPy's", title="FBGEMM"),
     _smoke(
         "torch-tensorrt",
-        "Torch-TensorRT",
-        "torch_tensorrt",
-        "smokes_of_torch:torch_tensorrt",
+        "torch",
         "a compiled layer against the exact product",
+        title="Torch-TensorRT",
         deadline=300,
         apart=True,
     ),
     _smoke(
         "deepspeed",
-        "DeepSpeed",
-        "deepspeed",
-        "smokes_of_torch:deepspeed",
+        "torch",
         "a step of the fused Adam, built at first use, against torch's on the CPU",
+        title="DeepSpeed",
         deadline=300,
         apart=True,
     ),
-    _smoke("xformers", "xFormers", "xformers", "smokes_of_kernels:xformers", _ATTENTION),
-    _smoke("flash-attn", "FlashAttention", "flash_attn", "smokes_of_kernels:flash_attn", _ATTENTION),
+    _smoke("xformers", "kernels", _ATTENTION, title="xFormers"),
+    _smoke("flash-attn", "kernels", _ATTENTION, title="FlashAttention"),
     _smoke(
         "flashinfer-python",
-        "FlashInfer",
-        "flashinfer",
-        "smokes_of_kernels:flashinfer",
+        "kernels",
         _ATTENTION + "; its kernel is compiled at first use",
+        title="FlashInfer",
+        module="flashinfer",
         deadline=300,
     ),
     _smoke(
         "bitsandbytes",
-        "bitsandbytes",
-        "bitsandbytes",
-        "smokes_of_kernels:bitsandbytes",
+        "kernels",
         "layers with 8-bit and 4-bit weights against the exact product, within the quantisation's error",
     ),
     _smoke(
         "transformer-engine-torch",
-        "Transformer Engine",
-        "transformer_engine",
-        "smokes_of_kernels:transformer_engine",
+        "kernels",
         "a linear layer and a normalisation against the same in double precision",
+        title="Transformer Engine",
+        module="transformer_engine",
     ),
-    _smoke(
-        "mamba-ssm",
-        "Mamba",
-        "mamba_ssm",
-        "smokes_of_kernels:mamba_ssm",
-        "a selective scan against its recurrence in double precision",
-    ),
-    _smoke(
-        "causal-conv1d",
-        "causal-conv1d",
-        "causal_conv1d",
-        "smokes_of_kernels:causal_conv1d",
-        "a causal convolution against NumPy's in double precision",
-    ),
+    _smoke("mamba-ssm", "kernels", "a selective scan against its recurrence in double precision", title="Mamba"),
+    _smoke("causal-conv1d", "kernels", "a causal convolution against NumPy's in double precision"),
     _smoke(
         "onnxruntime-gpu",
-        "ONNX Runtime",
-        "onnxruntime",
-        "smokes_of_runtimes:onnxruntime",
+        "runtimes",
         "a small graph on the CUDA provider, which may not fall back to the CPU, against NumPy",
+        title="ONNX Runtime",
+        module="onnxruntime",
     ),
+    _smoke("tensorrt", "runtimes", "a small network, built and run, against NumPy", title="TensorRT", deadline=300),
     _smoke(
-        "tensorrt",
-        "TensorRT",
-        "tensorrt",
-        "smokes_of_runtimes:tensorrt",
-        "a small network, built and run, against NumPy",
-        deadline=300,
-    ),
-    _smoke(
-        "ctranslate2",
-        "CTranslate2",
-        "ctranslate2",
-        "smokes_of_runtimes:ctranslate2",
-        "the forward pass of a tiny random decoder against the CPU's",
+        "ctranslate2", "runtimes", "the forward pass of a tiny random decoder against the CPU's", title="CTranslate2"
     ),
     _smoke(
         "llama-cpp-python",
-        "llama-cpp-python",
-        "llama_cpp",
-        "smokes_of_runtimes:llama_cpp",
+        "runtimes",
         "whether the build can put layers on a GPU: one for the CPU computes right and slowly",
+        module="llama_cpp",
     ),
     _smoke(
         "numba-cuda",
-        "Numba CUDA",
-        "numba.cuda",
-        "smokes_of_arrays:numba_cuda",
+        "arrays",
         "a compiled kernel with shared memory against NumPy",
+        title="Numba CUDA",
+        module="numba.cuda",
     ),
-    _smoke("cudf-cu12", "cuDF", "cudf", "smokes_of_arrays:cudf", _FRAME, apart=True),
-    _smoke("cudf-cu13", "cuDF", "cudf", "smokes_of_arrays:cudf", _FRAME, apart=True),
-    _smoke("cuml-cu12", "cuML", "cuml", "smokes_of_arrays:cuml", "a regression against NumPy's", apart=True),
-    _smoke("cuml-cu13", "cuML", "cuml", "smokes_of_arrays:cuml", "a regression against NumPy's", apart=True),
-    _smoke(
-        "xgboost", "XGBoost", "xgboost", "smokes_of_arrays:xgboost", "a trained tree against one trained on the CPU"
-    ),
-    _smoke(
-        "nvidia-dali-cuda120",
-        "DALI",
-        "nvidia.dali",
-        "smokes_of_arrays:dali",
-        "a pipeline's arithmetic against NumPy",
-        apart=True,
-    ),
-    _smoke(
-        "nvidia-dali-cuda130",
-        "DALI",
-        "nvidia.dali",
-        "smokes_of_arrays:dali",
-        "a pipeline's arithmetic against NumPy",
-        apart=True,
-    ),
-    _smoke(
-        "vllm",
-        "vLLM",
-        "vllm",
-        "smokes_of_engines:vllm",
-        "32 tokens of a tiny random model, each judged by the same model on the CPU",
-        deadline=300,
-        apart=True,
-        engine=True,
-    ),
-    _smoke(
-        "sglang",
-        "SGLang",
-        "sglang",
-        "smokes_of_engines:sglang",
-        "32 tokens of a tiny random model, each judged by the same model on the CPU",
-        deadline=300,
-        apart=True,
-        engine=True,
-    ),
+    _smoke("cudf-cu12", "arrays", _FRAME, title="cuDF", module="cudf", apart=True),
+    _smoke("cudf-cu13", "arrays", _FRAME, title="cuDF", module="cudf", apart=True),
+    _smoke("cuml-cu12", "arrays", _REGRESSION, title="cuML", module="cuml", apart=True),
+    _smoke("cuml-cu13", "arrays", _REGRESSION, title="cuML", module="cuml", apart=True),
+    _smoke("xgboost", "arrays", "a trained tree against one trained on the CPU", title="XGBoost"),
+    _smoke("nvidia-dali-cuda120", "arrays", _PIPELINE, title="DALI", module="nvidia.dali", apart=True),
+    _smoke("nvidia-dali-cuda130", "arrays", _PIPELINE, title="DALI", module="nvidia.dali", apart=True),
+    _smoke("vllm", "engines", _TOKENS, title="vLLM", deadline=300, apart=True, engine=True),
+    _smoke("sglang", "engines", _TOKENS, title="SGLang", deadline=300, apart=True, engine=True),
 )
 
 SAME: Dict[str, str] = {

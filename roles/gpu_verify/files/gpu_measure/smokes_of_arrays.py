@@ -91,7 +91,7 @@ def xgboost(library: Any, index: int) -> Iterator[Trial]:
     )
 
 
-def dali(library: Any, index: int) -> Iterator[Trial]:
+def nvidia_dali(library: Any, index: int) -> Iterator[Trial]:
     """Run a pipeline that takes our arrays, computes on the GPU and returns them."""
     import numpy
     from nvidia.dali import fn
