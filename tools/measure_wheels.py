@@ -1,6 +1,6 @@
 """Measure the wheels of the stacks that the matrix chooses: what is downloaded, and the room that it takes on a disk.
 
-`python -m tests.data.measure_wheels` asks PyPI and writes gpusetup/matrix/data/wheels.json. Nothing big is downloaded: pip
+`python -m tools.measure_wheels` asks PyPI and writes gpusetup/matrix/data/wheels.json. Nothing big is downloaded: pip
 resolves without installing, and of each wheel its list of files alone is read. What was measured before is not measured
 again; what is not on PyPI is not measured.
 """
@@ -141,7 +141,7 @@ def main() -> None:
         "publisher": "Python Package Index",
         "url": PYPI,
         "seen": today,
-        "note": "python -m tests.data.measure_wheels: pip's own resolution for that Python; installed size in blocks of "
+        "note": "python -m tools.measure_wheels: pip's own resolution for that Python; installed size in blocks of "
         "4096 bytes, each module of Python twice for its compiled form",
     }
     document = WheelsFile(
