@@ -59,7 +59,6 @@ def test_a_link_that_led_to_nothing_does_so_again(ledger, path):
     path.unlink()
     path.symlink_to("../data/daemon.json")
     ledger.write(str(path), OURS)
-    assert path.read_text() == OURS
     assert ledger.restore(str(path))
     assert (os.readlink(path), path.resolve().exists()) == ("../data/daemon.json", False)
 

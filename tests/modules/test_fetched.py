@@ -15,6 +15,7 @@ from tests.lab.process import until
 from tests.modules.stand_ins import replace, write
 
 SOURCE, PINS = "etc/apt/sources.list.d/gpusetup-cuda.sources", "etc/apt/preferences.d/pins"
+LISTS, KEY = "var/lib/apt/lists", "etc/apt/keyrings/cuda.pgp"
 
 
 def folder_with(text):
@@ -101,9 +102,6 @@ def host(left, tmp_path):
     return root
 
 
-LISTS = "var/lib/apt/lists"
-
-
 def test_apt_is_given_the_lists_of_a_look(left, host):
     assert fetched.hand_over(str(left), str(host))
     lists = host / LISTS
@@ -127,9 +125,6 @@ def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
     assert fetched.hand_over(str(left), str(host))
     assert (host / LISTS / "a.example_InRelease").read_text() == "new"
     assert not list((host / LISTS / "partial").iterdir())
-
-
-KEY = "etc/apt/keyrings/cuda.pgp"
 
 
 @pytest.mark.parametrize(

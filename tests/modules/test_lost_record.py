@@ -14,8 +14,7 @@ THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
 def there(monkeypatch):
     """What is installed on a host on which an apply held the driver."""
     there = dict(THERE)
-    held = lambda: ["nvidia-smi"] if "nvidia-smi" in there else []  # noqa: E731
-    manager = SimpleNamespace(installed=lambda: dict(there), held=held)
+    manager = SimpleNamespace(installed=lambda: dict(there), held=lambda: sorted({"nvidia-smi"} & set(there)))
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
     return there
 

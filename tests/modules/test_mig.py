@@ -167,7 +167,6 @@ def test_files_of_other_parts_of_gpusetup_stay(host, lay):
     ledger = host.ledger
     of_textfile = Path(mig_kept.FOLDER).parent / "gpu/gpu_textfile/look.py"
     ledger.write(str(of_textfile), "the textfile's")
-    ledger.save()
     assert [lay({FIRST: {"1g.18gb": 7}})["changed"] for _time in range(2)] == [True, False]
     assert of_textfile.read_text() == "the textfile's"
 

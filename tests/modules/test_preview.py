@@ -12,7 +12,7 @@ from tests.modules.rpm_host import RpmHost
 from tests.modules.stand_ins import replace, write
 from tests.modules.transactions import asked
 
-_MB = 1 << 20
+_MB, WANTED = 1 << 20, ("driver", "2-1")
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +88,6 @@ def test_what_would_be_replaced_unasked_is_refused(look, el):
     el(offered={"cuda": ["0:12-1"], "driver": ["0:1-1"]}, obsoletes={"cuda": "driver"})
     assert "also remove driver" in refusals(look("dnf", ("cuda", "")))["GS-467"]
     assert not refusals(look("dnf", ("cuda", ""), may_remove=["driver"]))
-
-
-WANTED = ("driver", "2-1")
 
 
 def test_without_what_holds_nothing_can_be_held(look, el):

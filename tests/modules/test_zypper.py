@@ -151,8 +151,8 @@ def test_a_list_with_another_key_is_trouble_that_names_the_repository(monkeypatc
 def test_a_key_that_cannot_be_read_is_trouble_that_names_the_repository(monkeypatch, tmp_path, key):
     Answers(monkeypatch)
     text = f"# Written by gpusetup.\n[ours]\nrepo_gpgcheck=1\ngpgkey=file://{tmp_path}/key\n"
-    write(tmp_path, {"etc/zypp/repos.d/ours.repo": text, "cache/raw/ours/repodata/repomd.xml": "<repomd/>"})
-    write(tmp_path, {"key": key} if key else {})
+    index, there = "cache/raw/ours/repodata/repomd.xml", {"key": key} if key else {}
+    write(tmp_path, {"etc/zypp/repos.d/ours.repo": text, index: "<repomd/>", **there})
     (trouble,) = zypper.Zypper(looking=str(tmp_path)).refresh()
     assert trouble.startswith(f"Error: ours: its key {tmp_path}/key cannot be read")
 
