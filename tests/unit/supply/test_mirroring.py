@@ -13,7 +13,7 @@ from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.supply import apt_repository, mirroring
+from gpusetup.supply import apt_repository, fetching, mirroring
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.mirroring import keep, look, require_limit, select
 from gpusetup.supply.root import Entry
@@ -78,6 +78,7 @@ class Upstream(NamedTuple):
 )
 def upstream(request, tmp_path, monkeypatch, vendor):
     monkeypatch.setattr(mirroring.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(fetching, "_PAUSE", 0)
     system, directory, suffix = request.param
     made = Upstream(system, f"compute/cuda/repos/{directory}/x86_64", suffix, tmp_path / "upstream", vendor)
     made.publish("580.1.01-1")
