@@ -149,7 +149,7 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
         "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),
         "diagnosis.json": output.json_text(diagnosis),
         "facts.json": output.json_text(look.facts),
-        "kernel.log": look.kernel_log or "",
+        "kernel.log": look.symptoms.kernel_log or "",
     }
     environment = dict(os.environ) if root is None else look.symptoms.environment
     taken = bundle.collect(files, documents, environment, redact)

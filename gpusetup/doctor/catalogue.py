@@ -79,27 +79,25 @@ def _by_text(error: CudaError) -> Pattern:
 
 def read_table(name: str) -> bytes:
     """Return the content of one of the doctor's data files."""
-    return _read(DATA / name)
-
-
-def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return (DATA / name).read_bytes()
     except OSError as error:
-        raise GpuSetupError("GS-601", f"the doctor's data cannot be read: {error.strerror}", path=str(path)) from error
+        told = f"the doctor's data cannot be read: {error.strerror}"
+        raise GpuSetupError("GS-601", told, path=str(DATA / name)) from error
 
 
 @cache
 def catalogue() -> Catalogue:
     """Return the shipped catalogue."""
-    files = [msgspec.json.decode(_read(path), type=CauseFile) for path in sorted((DATA / "causes").glob("*.json"))]
+    names = sorted(path.name for path in (DATA / "causes").glob("*.json"))
+    files = [msgspec.json.decode(read_table(f"causes/{name}"), type=CauseFile) for name in names]
     return Catalogue(tuple(cause for file in files for cause in file.causes))
 
 
 @cache
 def cuda_errors() -> tuple[CudaError, ...]:
     """Return the table of CUDA error numbers."""
-    return msgspec.json.decode(_read(DATA / "cuda_errors.json"), type=CudaErrorFile).errors
+    return msgspec.json.decode(read_table("cuda_errors.json"), type=CudaErrorFile).errors
 
 
 Groups = dict[str, str]
@@ -297,15 +295,12 @@ def _page(cause: Cause) -> Iterator[str]:
         if fix.commands:
             yield from ("```sh", *fix.commands, "```", "")
     if cause.hides:
-        yield f"When it is found, these count as its consequences: {', '.join(_link(name) for name in cause.hides)}."
+        links = ", ".join(f"[{name}]({name}.md)" for name in cause.hides)
+        yield f"When it is found, these count as its consequences: {links}."
         yield ""
     yield from ("## Sources", "")
     for source in cause.sources:
         yield f"- {source}"
-
-
-def _link(name: str) -> str:
-    return f"[{name}]({name}.md)"
 
 
 def _list(causes: list[Cause]) -> Iterator[str]:

@@ -53,11 +53,6 @@ _WITH_MAJOR = ("cusparselt", "nvshmem")
 """Wheels with the CUDA major in their names also for CUDA 13."""
 
 
-def cuda_majors(name: str, number: str) -> tuple[int, ...]:
-    """Return the CUDA majors that have a library with this number; empty if it is not part of CUDA."""
-    return tuple(_pinned(name, number))
-
-
 def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
     """Return fixes that install a CUDA library; empty if it is not part of CUDA."""
     pinned = _pinned(name, number)
@@ -176,8 +171,8 @@ def soname_advice(cause: str, groups: dict[str, str]) -> list[str]:
         return [f"{file} is NCCL {major}; it comes for every CUDA major."]
     if name.startswith(_TENSORRT):
         return [f"{file} is TensorRT {major}, which is not part of CUDA."]
-    majors = cuda_majors(name, major)
-    if name in _NUMBERED_AS_CUDA or majors == (int(major),):
+    majors = list(_pinned(name, major))
+    if name in _NUMBERED_AS_CUDA or majors == [int(major)]:
         return [f"{file} belongs to CUDA {major}."]
     if majors:
         return [f"{file} comes with CUDA {_listed(majors)}: its number is the library's own, not the CUDA major."]

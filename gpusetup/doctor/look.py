@@ -76,15 +76,6 @@ class Look:
         shown = next((gpu.driver_version for gpu in self.facts.gpus if gpu.driver_version), None)
         return self.loaded or shown or (self.facts.driver.version if self.facts.driver else None)
 
-    @property
-    def kernel_log(self) -> str | None:
-        """The kernel's messages since boot; None if they cannot be read."""
-        return self.symptoms.kernel_log
-
-    def has_device(self, path: str) -> bool:
-        """Return whether a device file exists."""
-        return path in (self.symptoms.devices or {})
-
     def root_would_add(self) -> list[str]:
         """Return what this user could not read but root could."""
         if not self.symptoms.live or self.symptoms.root:

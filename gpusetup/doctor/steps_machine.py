@@ -32,7 +32,7 @@ def present(look: Look) -> Outcome:
     if look.guest == "jetson":
         return fine("a Jetson: its GPU is part of the processor, not on PCI")
     if facts.virtualisation.container is not None:
-        if look.has_device("/dev/nvidiactl"):
+        if "/dev/nvidiactl" in (look.symptoms.devices or {}):
             return fine("a container with the GPU's device files")
         kind = facts.virtualisation.container
         return cause("container-without-gpu", "this container was started without a GPU", f"{kind}: no /dev/nvidiactl")
@@ -176,7 +176,7 @@ def loaded(look: Look) -> Outcome:
 
 
 def _from_log(look: Look) -> Outcome | None:
-    log = look.kernel_log
+    log = look.symptoms.kernel_log
     if not log:
         return None
     for found in findings(scan(log)):
@@ -213,7 +213,7 @@ _JETSON_DEVICES = ("/dev/nvgpu", "/dev/nvhost", "/dev/nvidia")
 
 
 def _logged(look: Look) -> list[Finding]:
-    log = current(look.kernel_log or "", look.symptoms.resets)
+    log = current(look.symptoms.kernel_log or "", look.symptoms.resets)
     found = findings(scan(log)) if log else ()
     return [finding for finding in found if finding.kind != "notice"]
 
@@ -281,7 +281,7 @@ def answering(look: Look) -> Outcome:
 
 def kernel_log(look: Look) -> Outcome:
     """Check the kernel's messages about GPUs since boot."""
-    if look.kernel_log is None:
+    if look.symptoms.kernel_log is None:
         return unknown("it cannot be read here")
     found = [entry for entry in _logged(look) if entry.cause in _STILL_MATTER or entry.cause in _BY_PROGRAMS]
     grave = [entry for entry in found if entry.cause in _STILL_MATTER]

@@ -47,8 +47,6 @@ class Link:
         self._rest = b""
         self._words: list[str] = []
 
-    # --- what it is ----------------------------------------------------------------------------------------------
-
     @property
     def state(self) -> State:
         """The state of the host."""
@@ -71,8 +69,6 @@ class Link:
     def age(self) -> float | None:
         """Seconds since the last figures."""
         return None if self.seen is None else self.clock() - self.seen
-
-    # --- what becomes of it --------------------------------------------------------------------------------------
 
     def begin(self, running: Running) -> None:
         """Set the process of a new connection."""

@@ -107,8 +107,6 @@ class View:
     top: int = 0
     message: str = ""
 
-    # --- the picture ---------------------------------------------------------------------------------------------
-
     def lines(self, links: Sequence[Link], width: int, height: int, clock: str) -> list[list[Span]]:
         """Return the screen: as many lines as the terminal has."""
         hosts = self._hosts(links)
@@ -198,8 +196,6 @@ class View:
             style = "chosen" if place == self.at else "bold" if row.kind == "host" and not row.style else row.style
             lines.append([Span(_cut(text, width).ljust(width if place == self.at else 0), style)])
         return lines
-
-    # --- what keys do --------------------------------------------------------------------------------------------
 
     def move(self, by: int) -> None:
         """Move the mark; `lines` keeps it within the list."""
