@@ -1,11 +1,16 @@
-"""Find the cause and the fix for an error message, a log or a sick host; changes nothing.
+"""Find the cause and the fix for an error message, a log or a sick host; changes nothing without --apply.
 
-With a message in quotes, or --text FILE, it explains the message; with CVE-YYYY-NNNN, the vulnerability. Without one it
-checks this machine (or --root DIR, or every host of INVENTORY), stops at the first cause and lists what it ruled out.
-With a project's pyproject.toml, uv.lock, requirements.txt or environment.yml it checks whether that fits this machine
-with its driver; 4: no. Exit code 0: answered (a message's cause, a harmless message, another software's trouble, or a
-healthy host); 8: a host is sick; 3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5:
-refused; 7: failed part-way.
+Without a message gpusetup examines this machine (or --root DIR, or every host of INVENTORY), stops at the first cause
+and lists what it ruled out. With a project's pyproject.toml, uv.lock, requirements.txt or environment.yml it checks
+whether the project fits this machine and its driver.
+
+Exit code 0: answered, or healthy; 3: not recognised; 4: the project does not fit; 8: a host is sick. With --apply
+also 5: refused; 7: failed part-way; 9: only shown, or a reboot is pending.
+
+examples:
+  gpusetup doctor 'CUDA error: no kernel image is available'
+  gpusetup doctor Xid 79                 also: CVE-2025-23266, GS-324
+  sudo dmesg | gpusetup doctor --text -
 """
 
 from __future__ import annotations

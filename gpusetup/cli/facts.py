@@ -1,7 +1,11 @@
 """Show facts about hosts that matter to a GPU stack; changes nothing.
 
-Without INVENTORY: this machine; --root DIR reads a captured one. `gpusetup resolve --from` and `gpusetup plan` take
-the JSON answer.
+Without INVENTORY: this machine; --root DIR reads a captured one.
+
+examples:
+  gpusetup facts
+  gpusetup facts inventory.ini --format table
+  gpusetup facts inventory.ini --format json --out facts.json     for `gpusetup resolve --from`
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Gather the SSH host keys of an inventory before the first connection, and keep confirmed ones.
 
-gpusetup asks a hundred hosts at a time and keeps a key if a list that came another way has it. Without a list it
-shows the fingerprints and keeps nothing. It never keeps a changed key without that. It reads the file beside
-~/.ssh/known_hosts; host-key checking stays on.
+gpusetup asks a hundred hosts at a time and keeps a key if it is on your list (--trusted), which did not come over
+this network. Without a list it shows the fingerprints and keeps nothing. It never keeps a changed key without a list.
+Later runs read the kept keys beside ~/.ssh/known_hosts; host-key checking stays on.
 
 examples:
   gpusetup fleet known-hosts inventory.ini                       what hosts show; keeps nothing
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser, "--ca with --for")
     group = parser.add_argument_group("keys")
-    group.add_argument("--trusted", metavar="PLACE", help="file or folder of fingerprints that came another way")
+    group.add_argument("--trusted", metavar="PLACE", help="your list: a file or folder of fingerprints")
     group.add_argument(
         "--accept", action="store_true", help="keep what unknown hosts show, unproven; never a changed key"
     )

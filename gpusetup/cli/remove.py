@@ -1,10 +1,10 @@
 """Restore hosts to the state before the first apply: packages, repositories, keys, files, initramfs, services.
 
-Shows what goes first; acts only with --yes or after your yes on the terminal. Files that gpusetup changed return to
-their old content. A second run changes nothing.
+gpusetup first shows what it would remove; it acts only with --yes or after your yes on the terminal. Files that it
+changed return to their old content. A second run changes nothing.
 
 examples:
-  gpusetup remove inventory.ini               what would go
+  gpusetup remove inventory.ini               shows what it would remove
   gpusetup remove inventory.ini --yes
 """
 
