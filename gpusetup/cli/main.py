@@ -171,6 +171,8 @@ def _file_trouble(error: OSError) -> GpuSetupError | None:
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
     if where and error.errno in _UNUSABLE:
         return BadInputError("GS-105", f"cannot use {where}: {error.strerror}", path=where)
+    if error.errno == errno.ENOENT and not where:  # only getcwd names no file
+        return BadInputError("GS-105", "the current folder no longer exists", hint="change to a folder that exists: cd")
     if error.errno not in _FULL:
         return None
     return PreflightError(

@@ -103,6 +103,8 @@ def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentPars
 
     if "forks" in arguments:
         check_numbers(arguments, "forks", least=1)
+    if getattr(arguments, "answers", False) and arguments.out == "-":
+        arguments.out = None  # standard output, as for other programs
     written = {"out", "csv", "html", "observations", "lease_out", "bundle", "textfile"}
     written |= {"lock"} if arguments.command == "resolve" else set()
     for one in parser._actions:  # noqa: SLF001 - argparse offers no other list of them

@@ -22,13 +22,11 @@ ANSWERS = (
     "resolve torch --gpu h100", "resolve why cuda", "resolve why-not cuda==13.1 --gpu v100", "lock --gpu t4 --os debian12",
     "doctor 'Xid 79'", "export schema", "export completion bash",
 )  # fmt: skip
-"""Commands that answer from the matrix alone."""
 ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
 UNWRITTEN = "cannot write the answer"
 
 
 def shell(line, folder):
-    """Run a line of shell in a folder, with no terminal and a home of its own."""
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": os.getcwd()}
     done = subprocess.run(
         ["sh", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False

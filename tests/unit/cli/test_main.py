@@ -52,6 +52,8 @@ def test_a_disk_that_takes_no_more_is_explained_wherever_it_is_met(monkeypatch, 
 def test_a_file_that_cannot_be_used_is_named_and_no_bug(monkeypatch, says):
     breaks(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/root/facts.json"))
     assert "cannot use /root/facts.json: Permission denied [GS-105]" in says(3, "facts")
+    breaks(monkeypatch, FileNotFoundError(errno.ENOENT, "No such file or directory"))
+    assert "the current folder no longer exists" in says(3, "facts")
     says(3, "facts", "--root", "x" * 300)
     says(1, "facts", "--debug")
 
