@@ -4,7 +4,7 @@ Warnings tell ended support, limits of a compatibility mode, code that a GPU lac
 warning; it is one of the reasons.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -64,25 +64,21 @@ def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation
 def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
     """Return the stack document for a solution."""
     stands = relations(space, solution)
-    packages: dict[str, Any] = {
-        name.replace("-", "_"): _package(space, cast("PackageValue", solution[name]), solution)
-        for name in PACKAGES
-        if name in solution
+    made: dict[str, Callable[[Any], Any]] = {
+        "driver": lambda value: _driver(space, value, stands),
+        "cuda": lambda value: _cuda(value, stands["cuda"]),
+        "cudnn": lambda value: _cudnn(value, solution, space),
+        "nccl": lambda value: LibraryChoice(version=value.version, cuda=value.build.cuda),
+        "torch": lambda value: _torch(space, value, stands["torch"]),
+        "tensorflow": lambda value: _tensorflow(space, value, stands["tensorflow"]),
+        "jax": lambda value: _jax(space, value, stands["jax"]),
+        "cupy": lambda value: CupyChoice(
+            version=value.version, package=value.release.package, ctk=value.release.ctk_extra
+        ),
+        "python": lambda _: _python(space, solution),
+        **dict.fromkeys(PACKAGES, lambda value: _package(space, value, solution)),
     }
-    return Stack(
-        driver=_driver(space, cast("DriverValue", solution["driver"]), stands),
-        cuda=_cuda(cast("CudaValue", solution["cuda"]), stands["cuda"]) if "cuda" in solution else None,
-        cudnn=_cudnn(cast("CudnnValue", solution["cudnn"]), solution, space) if "cudnn" in solution else None,
-        nccl=_nccl(cast("NcclValue", solution["nccl"])) if "nccl" in solution else None,
-        torch=_torch(space, cast("TorchValue", solution["torch"]), stands["torch"]) if "torch" in solution else None,
-        tensorflow=_tensorflow(space, cast("TensorflowValue", solution["tensorflow"]), stands["tensorflow"])
-        if "tensorflow" in solution
-        else None,
-        jax=_jax(space, cast("JaxValue", solution["jax"]), stands["jax"]) if "jax" in solution else None,
-        cupy=_cupy(cast("CupyValue", solution["cupy"])) if "cupy" in solution else None,
-        python=_python(space, solution) if "python" in solution else None,
-        **packages,
-    )
+    return Stack(**{name.replace("-", "_"): make(solution[name]) for name, make in made.items() if name in solution})
 
 
 def _driver(space: Space, value: DriverValue, stands: Mapping[str, Relation]) -> DriverChoice:
@@ -109,10 +105,6 @@ def _cudnn(value: CudnnValue, solution: Mapping[str, Value], space: Space) -> Li
     beside = next((solution[name] for name in ("cuda", *FRAMEWORKS) if name in solution), None)
     major = space.cuda_major(beside) if beside is not None else max(value.cuda_majors)
     return LibraryChoice(version=value.version, cuda=str(major))
-
-
-def _nccl(value: NcclValue) -> LibraryChoice:
-    return LibraryChoice(version=value.version, cuda=value.build.cuda)
 
 
 def _torch(space: Space, value: TorchValue, relation: Relation) -> TorchChoice:
@@ -149,10 +141,6 @@ def _jax(space: Space, value: JaxValue, relation: Relation) -> JaxChoice:
         extra=value.release.extra,
         limits=limits_of(space, value),
     )
-
-
-def _cupy(value: CupyValue) -> CupyChoice:
-    return CupyChoice(version=value.version, package=value.release.package, ctk=value.release.ctk_extra)
 
 
 def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -> PackageChoice:
