@@ -106,7 +106,7 @@ def measure(folder: Path, number: int) -> dict[str, Measured]:
     for name, argv in commands(fleet).items():
         if name not in ("ping", *BOUNDS) and any(chosen) and name not in chosen:
             continue
-        fleet.answer("gpu_state", {"converged": name != "first"})
+        fleet.answer("gpu_state", {"converged": name != "first", "gpu_result": {"state": "done"}})
         if name.startswith("one in"):
             fleet.break_every(50)
         done = found[name] = Measured(argv, plain if name == "ping" else environment)

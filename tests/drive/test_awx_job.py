@@ -14,7 +14,7 @@ BAD = "gpu-00003"
 @pytest.fixture
 def fleet(tmp_path):
     fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
-    fleet.answer("gpu_state", {"converged": False})
+    fleet.answer("gpu_state", {"converged": False, "gpu_result": {"state": "done"}})
     return fleet
 
 

@@ -35,7 +35,7 @@ def test_facts_of_a_fleet_in_shards_of_which_some_fail_in_every_way(tmp_path):
 
 def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path):
     fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
-    fleet.answer("gpu_state", {"converged": True})
+    fleet.answer("gpu_state", {"converged": True, "gpu_result": {"state": "unchanged"}})
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), SIZE: "4"}
     argv = [sys.executable, "-m", "gpusetup", "apply", str(fleet.inventory), "--verify", "never", "--format", "json"]
     runs = tmp_path / ".local/state/gpusetup/runs"
@@ -49,7 +49,7 @@ def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_tw
     done = subprocess.run([*argv, "--resume"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert {name: host["state"] for name, host in json.loads(done.stdout)["hosts"].items()} == dict.fromkeys(
-        rest, "done"
+        rest, "unchanged"
     )
     again = {name for name in fleet.names if asked(fleet, name).count("gpu_state") > before[name]}
     assert again == set(rest)
