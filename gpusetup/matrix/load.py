@@ -45,7 +45,8 @@ def canonical(document: object) -> bytes:
 def content_of(name: str, path: str | Path) -> bytes:
     """Return the bytes of a component's file."""
     try:
-        with open(path, "rb") as file:
+        # O_NONBLOCK: a named pipe reads as an empty file instead of waiting for ever.
+        with open(path, "rb", opener=lambda place, flags: os.open(place, flags | os.O_NONBLOCK)) as file:
             return file.read()
     except FileNotFoundError:
         raise BadInputError("GS-203", f"the matrix has no {name} data: {path} is missing", path=str(path)) from None

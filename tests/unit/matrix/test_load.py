@@ -1,6 +1,7 @@
 """The loader: what it refuses and how it says so, people's own records beside the shipped ones, the digest."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -67,10 +68,10 @@ def test_an_unknown_schema_number(tmp_path):
     assert "gpusetup/matrix-os/7" in error.message
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"schema": "\xff\xfe"}', b"null"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"schema": "\xff\xfe"}', b"null", "a named pipe"])
 def test_what_is_no_document(tmp_path, content):
     path = tmp_path / "vgpu.json"
-    path.write_bytes(content)
+    os.mkfifo(path) if content == "a named pipe" else path.write_bytes(content)
     assert _refused("vgpu", path).reference == "GS-201"
 
 
