@@ -1,8 +1,12 @@
-"""What `export handover awx` writes, carried out by AWX's own Ansible modules against a stand-in of AWX's API."""
+"""What `export handover awx` writes, given to ansible-builder, to ansible-lint and to AWX's own Ansible modules
+against a stand-in of AWX's API."""
 
 import json
 import os
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +118,32 @@ def test_what_awx_would_refuse_or_does_not_have_is_seen(collections, handed, awx
     refused = configure(collections, handed, awx)
     assert refused.returncode == 2
     assert [words for words in said if words not in refused.stdout] == []
+
+
+def test_ansible_builder_takes_the_definition(handed):
+    pytest.importorskip("ansible_builder")
+    folder = handed / "execution-environment"
+    (folder / "gpusetup-bundle/wheels").mkdir(parents=True)
+    (folder / "gpusetup-bundle/wheels/gpusetup-0-py3-none-any.whl").touch()
+    # Unless told, it names the file after the container runtime that it finds on this machine.
+    argv = [sys.executable, "-m", "ansible_builder", "create", "--output-filename", "Containerfile"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (folder / "context/Containerfile").read_text()
+    assert "-m pip install --no-index --find-links /tmp/wheels gpusetup" in text
+    assert (folder / "context/_build/wheels/gpusetup-0-py3-none-any.whl").exists()
+    definition = folder / "execution-environment.yml"
+    definition.write_text(definition.read_text() + "additional_build_file: []\n")
+    assert subprocess.run(argv, cwd=folder, capture_output=True, check=False).returncode != 0, "it judges"
+
+
+def test_ansible_lint_finds_nothing(handed):
+    pytest.importorskip("ansiblelint")
+    shutil.rmtree(handed / "awx")  # its modules are another collection's: the tests above run them
+    plays = sorted((handed / "project").glob("*.yml"))
+    argv = [sys.executable, "-m", "ansiblelint", "--offline", "-q", "--profile", "production", *map(str, plays)]
+    ours = Path(__file__).resolve().parents[2] / ".collections"
+    places = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "ANSIBLE_COLLECTIONS_PATH": str(ours)}
+    environment = {**places, "HOME": str(handed.parent)}
+    done = subprocess.run(argv, cwd=handed.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
