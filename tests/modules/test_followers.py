@@ -286,13 +286,14 @@ def limits(host, monkeypatch):
         (True, {"run/zz.conf": "64M"}, "infinity", "8388608", True),
         (True, {"run/aa.conf": "64M"}, "67108864", "8388608", True),
         (False, {"etc/zz.conf": "", "run/zz.conf": "infinity"}, "8388608", "8388608", False),
+        (False, {"etc/../system.conf": "", "run/../system.conf": "infinity"}, "8388608", "8388608", False),
     ],
 )  # fmt: skip
 def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(
     limits, host, monkeypatch, ours, theirs, has, pid1, due
 ):
     replace(monkeypatch, followers, _SYSTEMD=tuple(f"{host.root}{folder}" for folder in followers._SYSTEMD))
-    files = {f"{host.root}/{name.replace('/', '/systemd/system.conf.d/')}": value for name, value in theirs.items()}
+    files = {f"{host.root}/{name.replace('/', '/systemd/system.conf.d/', 1)}": value for name, value in theirs.items()}
     for path, value in {**files, **({gpudirect.MANAGER: "infinity"} if ours else {})}.items():
         write(Path(path).parent, {Path(path).name: f"[Manager]\n{'DefaultLimitMEMLOCK=' * bool(value)}{value}\n"})
     limits({1: pid1})

@@ -19,7 +19,7 @@ MENUS = ("/boot/grub/grub.cfg", "/boot/grub2/grub.cfg")
 GRUB_SETTINGS = ("/etc/default/grub", "/etc/default/grub.d/*.cfg")
 _LIMITS = "/proc/{}/limits"
 _SYSTEMD = ("/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd")
-"""The folders of systemd's settings; a drop-in hides one of the same name in an earlier folder."""
+"""The folders of systemd's settings; a file hides one of the same name in an earlier folder."""
 _HOLD_LIMITS = ("docker", "containerd", "crio", "kubelet", "slurmd")
 """Services that pass their limits on to programs that use RDMA."""
 Env = Dict[str, str]
@@ -156,7 +156,8 @@ class LockedMemory(Follower):
         named = {}
         for folder in _SYSTEMD:
             named.update({os.path.basename(path): path for path in glob.glob(folder + "/system.conf.d/*.conf")})
-        paths = [f"{folder}/system.conf" for folder in _SYSTEMD] + [named[name] for name in sorted(named)]
+        main = [path for path in (f"{folder}/system.conf" for folder in _SYSTEMD) if os.path.exists(path)][-1:]
+        paths = main + [named[name] for name in sorted(named)]
         if [limit for path in paths for limit in self._LIMIT.findall(files.read_text(path) or "")][-1:] == ["infinity"]:
             return "=" in has and "infinity" not in has
         return "infinity" in has and not _unlimited(1)  # an unlimited systemd has its own limit as default
