@@ -4,7 +4,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gpusetup import __version__
 from gpusetup.cli import streams
@@ -93,10 +93,7 @@ def _complete() -> None:
     argcomplete.autocomplete(parser)
 
 
-def _unknown(name: str, behind: Sequence[str] = ()) -> Exit:
-    if name not in COMMANDS and (command := next((word for word in behind if word in COMMANDS), "")):
-        print(f"gpusetup: the command comes first: gpusetup {command} … {name}", file=sys.stderr)
-        return Exit.COMMAND_LINE
+def _unknown(name: str) -> Exit:
     meant = " or ".join(f"`gpusetup {one}`" for one in likely_commands(name, COMMANDS))
     hint = f"; did you mean {meant}?" if meant else "; `gpusetup --help` lists the commands"
     print(f"gpusetup: no command is called {name!r}{hint}", file=sys.stderr)
@@ -250,8 +247,10 @@ def _answered(argv: list[str]) -> int:
     try:
         if in_full:
             return _explained(lambda: _versions(in_full), in_full)
-        if argv and argv[0] not in COMMANDS and COMMANDS.keys() & set(argv[1:]):
-            return _unknown(argv[0], argv[1:])
+        late = next((word for word in argv[1:] if word in COMMANDS), "")
+        if late and argv[0] not in {*COMMANDS, *WITHOUT_OWN, "-h", "--help", "--version"}:
+            print(f"gpusetup: the command comes first: gpusetup {late} … {argv[0]}", file=sys.stderr)
+            return Exit.COMMAND_LINE
         if argv and argv[0].startswith("-"):
             top_parser().parse_args(argv)
             return Exit.DONE
