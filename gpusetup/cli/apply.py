@@ -115,12 +115,14 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     """Print what was done and return the exit code."""
-    from datetime import datetime, timezone
-
     from gpusetup.rollout.outcome import exit_of
 
-    html = arguments.format == "html"
-    text = applied_html(applied, datetime.now(timezone.utc)) if html else output.painted(applied_text(applied))
+    def text() -> str:
+        from datetime import datetime, timezone
+
+        html = arguments.format == "html"
+        return applied_html(applied, datetime.now(timezone.utc)) if html else output.painted(applied_text(applied))
+
     output.answer(arguments.format, applied, text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
@@ -230,8 +232,8 @@ def _failure(outcome: HostOutcome) -> list[str]:
         return _wrap("in: verification. The changes before it stay; run the same command to verify them")
     if outcome.state == "interrupted":
         return _wrap(
-            f"in: {outcome.failed_at}. A package transaction continues on the host; "
-            "run the same command to follow it and continue"
+            f"in: {outcome.failed_at}. What is being installed continues on the host; run the same command to "
+            "go on, once more if it answers that gpusetup is already changing the host"
         )
     if outcome.failure is None:
         return []

@@ -308,7 +308,7 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     take_project(wanted, matrix)
     wanted.gpu, wanted.os, wanted.arch, wanted.driver = [], None, None, working_driver(host)
     resolution = resolve(about_host(host, request_of(wanted, matrix), matrix), matrix)
-    output.answer(arguments.format, resolution, stack_text(resolution, matrix, "text"), arguments.out)
+    output.answer(arguments.format, resolution, lambda: stack_text(resolution, matrix, "text"), arguments.out)
     for warning in resolution.warnings:
         output.warn(warning)
     return Exit.DONE

@@ -128,7 +128,7 @@ def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     found = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in found.values())
     document = DoctorHosts(ok=healthy, healthy=healthy, hosts=found, failures=failures)
-    output.answer(arguments.format, document, output.painted(diagnoses(found, failures)), arguments.out)
+    output.answer(arguments.format, document, lambda: output.painted(diagnoses(found, failures)), arguments.out)
     if arguments.bundle:
         _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], found[LOCAL_NAME])
     return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in found.values())])

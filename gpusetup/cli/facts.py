@@ -38,23 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Collect the facts and print them."""
     facts = collected(arguments)
-    if arguments.format in ("table", "csv"):
-        from gpusetup.facts import properties
-
-        short = arguments.format == "table"
-        text = (
-            output.table(properties.SHORT, properties.short_rows(facts))
-            if short
-            else output.csv_text(properties.COLUMNS, properties.full_rows(facts))
-        )
-    elif arguments.format == "html":
-        text = _html(facts)
-    else:
-        from gpusetup.facts.text import describe
-
-        text = describe(facts)
-    output.answer(arguments.format, facts, text, arguments.out)
+    output.answer(arguments.format, facts, lambda: _text(facts, arguments.format), arguments.out)
     return gravest([Exit(failure.exit) for failure in facts.failures.values()])
+
+
+def _text(facts: Facts, form: str) -> str:
+    from gpusetup.facts import properties
+    from gpusetup.facts.text import describe
+
+    if form == "table":
+        return output.table(properties.SHORT, properties.short_rows(facts))
+    if form == "csv":
+        return output.csv_text(properties.COLUMNS, properties.full_rows(facts))
+    return _html(facts) if form == "html" else describe(facts)
 
 
 def _html(facts: Facts) -> str:

@@ -112,9 +112,9 @@ def size_text(size: int | None) -> str:
     return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
 
 
-def answer(form: str, document: Any, text: str, out: str | None) -> Exit:
-    """Write an answer as its document if the format is JSON, else as its text."""
-    write_answer(json_text(document) if form == "json" else text, out)
+def answer(form: str, document: Any, text: str | Callable[[], str], out: str | None) -> Exit:
+    """Write an answer as its document if the format is JSON, else as its text, which may be made only then."""
+    write_answer(json_text(document) if form == "json" else text if isinstance(text, str) else text(), out)
     return Exit.DONE
 
 

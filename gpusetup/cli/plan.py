@@ -67,12 +67,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.batch:
         plan = msgspec.structs.replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))
     rows = rows_of(plan, rollout.domains)
-    if arguments.format == "html":
+
+    def text() -> str:
         from datetime import datetime, timezone
 
-        text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
-    else:
-        text = output.painted(plan_text(plan, rows, verbose=arguments.verbose))
+        if arguments.format == "html":
+            return plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
+        return output.painted(plan_text(plan, rows, verbose=arguments.verbose))
+
     output.answer(arguments.format, plan, text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 

@@ -106,7 +106,7 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
     hosts = {name: _listed(read, name, arguments.inventory or "") for name in read.track.hosts}
     codes = [Exit(refusal.exit) for host in hosts.values() for refusal in host.refusals]
     history = History(ok=not codes, hosts=hosts)
-    output.answer(arguments.format, history, _text(history), arguments.out)
+    output.answer(arguments.format, history, lambda: _text(history), arguments.out)
     return gravest(codes)
 
 
