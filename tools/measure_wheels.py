@@ -29,7 +29,7 @@ from gpusetup.model.tables import Closure, Size, WheelsFile
 from gpusetup.resolve.api import resolve
 from tools.refresh.index import PYPI, File, Index
 
-FILE = Path(__file__).resolve().parents[2] / "gpusetup/matrix/data/wheels.json"
+FILE = Path(matrix().path("wheels"))
 GPUS = ("p100", "v100", "t4", "a100", "l40s", "h100", "b200", "rtx 5090")
 SYSTEMS = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13", "rocky9")
 WISHES = (("torch",), ("tensorflow",), ("jax",), ("cupy",), ("driver", "cuda", "cudnn", "nccl", "cupy"))
