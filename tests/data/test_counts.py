@@ -12,7 +12,7 @@ EXACT = {
     "cuda releases": 70, "cuda toolchains": 27, "cuda wheel_pins": 41, "driver branches": 28, "driver versions": 272,
     "torch releases": 40, "torch builds": 105, "NCCL versions": 65, "cuDNN wheels": 59, "cuDNN support rows": 79,
     "tensorflow releases": 52, "TensorFlow and-cuda pins": 15, "JAX releases": 49, "cupy releases": 211,
-    "forward compatibility rows": 12, "vgpu branches": 10, "wheels closures": 33, "PCI ids": 641,
+    "forward compatibility rows": 12, "vgpu branches": 10, "wheels closures": 37, "PCI ids": 641,
 }  # fmt: skip
 
 
