@@ -231,10 +231,7 @@ def _failure(outcome: HostOutcome) -> list[str]:
     if outcome.state == "interrupted" and outcome.failed_at == VERIFICATION:
         return _wrap("in: verification. The changes before it stay; run the same command to verify them")
     if outcome.state == "interrupted":
-        return _wrap(
-            f"in: {outcome.failed_at}. What is being installed continues on the host; run the same command to "
-            "go on, once more if it answers that gpusetup is already changing the host"
-        )
+        return _wrap(f"in: {outcome.failed_at}. It continues on the host; run the same command to follow it and go on")
     if outcome.failure is None:
         return []
     failure = outcome.failure

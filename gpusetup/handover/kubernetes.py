@@ -15,7 +15,7 @@ from typing import Any
 from gpusetup import __version__
 from gpusetup.components.record import record_of
 from gpusetup.handover.files import rendered, yaml_text
-from gpusetup.model.facts import Containers, Driver, HostFacts, Service
+from gpusetup.model.facts import Containers, HostFacts, Service
 from gpusetup.model.lock import Lock
 
 _DEPLOY = "nvidia.com/gpu.deploy."
@@ -41,7 +41,7 @@ class Handover:
 def handover(hosts: Mapping[str, HostFacts]) -> Handover:
     """Return the operator's settings for these hosts, which are named like their nodes."""
     gpus = {name: facts for name, facts in hosts.items() if facts.gpus}
-    driver = {name for name, facts in gpus.items() if _has_driver(facts.driver)}
+    driver = {name for name, facts in gpus.items() if (own := facts.driver) and (own.loaded or own.version)}
     toolkit = {name for name, facts in gpus.items() if _has_toolkit(facts.containers)}
     mig = {name for name, facts in gpus.items() if record_of(facts).mig.wanted}
     values: dict[str, Any] = {
@@ -69,10 +69,6 @@ def handover(hosts: Mapping[str, HostFacts]) -> Handover:
         twice=tuple(_twice(gpus, driver, toolkit, mig)),
         warnings=tuple(_warnings(hosts, gpus, driver, toolkit)),
     )
-
-
-def _has_driver(driver: Driver | None) -> bool:
-    return driver is not None and (driver.loaded is not None or bool(driver.version))
 
 
 def _has_toolkit(containers: Containers) -> bool:

@@ -294,16 +294,12 @@ def _ways(case: Case) -> Iterator[tuple[str, list[dict[str, str]]]]:
     generations = max((len(_metrics()[item.name].series) for item in figures), default=0)
     seen = []
     for generation in range(generations):
-        chosen = [(item, _generation(_metrics()[item.name], generation)) for item in figures]
+        # a figure that was not renamed since keeps its last series
+        chosen = [(item, (_metrics()[item.name].series[: generation + 1])[-1]) for item in figures]
         names = [series.metric for _, series in chosen]
         if len({series.exporter for _, series in chosen}) == 1 and names not in seen:
             seen.append(names)
             yield " and ".join(names), [*_series(chosen), *others]
-
-
-def _generation(metric: Metric, number: int) -> Series:
-    """Return a figure's series in a generation; its last one if it was not renamed since."""
-    return metric.series[min(number, len(metric.series) - 1)]
 
 
 def _series(chosen: list[tuple[_Sample, Series]]) -> list[dict[str, str]]:

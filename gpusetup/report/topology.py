@@ -104,16 +104,12 @@ def curves_svg(curves: Curves) -> str:
         x, y = left + number % 4 * 140, height + 14 + number // 4 * 22
         parts.append(line_of(x, y - 4, x + 22, y - 4, stroke_width=3, **style))
         parts.append(text_at(x + 28, y, line.name, anchor="start"))
-    box = f"0 0 {width} {height + 22 * _legend_rows(curves)}"
+    box = f"0 0 {width} {height + 22 * ((len(curves.lines) + 3) // 4)}"
     return element("svg", "".join(parts), viewBox=box, width=500, role="img", aria_label=curves.title)
 
 
 def _x_text(curves: Curves, value: float) -> str:
     return _bytes(value) if curves.x_bytes else f"{value:g}"
-
-
-def _legend_rows(curves: Curves) -> int:
-    return (len(curves.lines) + 3) // 4
 
 
 def _scale(values: list[float], start: float, end: float, *, log: bool) -> Callable[[float], float]:

@@ -40,7 +40,7 @@ def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Ma
     if driver is not None:
         weakest = max((driver.relation, *(cuda.relation for cuda in cudas)), key=WEAKEST_LAST.index)
         driver = replace(driver, relation=weakest)
-    reasons = (reason for other in (main, *found) for reason in other.reasons if other is main or _of_cuda(reason))
+    reasons = [*main.reasons, *(one for other in found for one in other.reasons if one.component == "cuda")]
     warnings = (text for other in (main, *found) for text in other.warnings)
     return replace(
         main,
@@ -49,10 +49,6 @@ def with_others(request: Request, matrix: Matrix, resolve: Callable[[Request, Ma
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=tuple(dict.fromkeys(warnings)),
     )
-
-
-def _of_cuda(reason: object) -> bool:
-    return getattr(reason, "component", "") == "cuda"
 
 
 def _driver(resolution: Resolution) -> str:

@@ -97,14 +97,12 @@ def build_rank(space: Space, value: Value) -> Any:
 def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[Criterion]:
     """Yield the criteria that choose a release; the driver decides later which build of torch or JAX is taken."""
     final_first = latest or component in PACKAGES
-    rank = _latest_first if final_first else lambda value: (_vendor_first(value), _newest_first(value))
-    yield Ranked("newest", component, rank, alike=lambda value: value.version)
+    before = (lambda value: number(value).is_prerelease) if final_first else _vendor_first
+    yield Ranked(
+        "newest", component, lambda value: (before(value), _newest_first(value)), alike=lambda value: value.version
+    )
     if component == "torch":
         yield Ranked("libraries-cover-gpu", component, lambda value: bool(uncovered_libraries(space, value)))
-
-
-def _latest_first(value: Value) -> Any:
-    return (number(value).is_prerelease, _newest_first(value))
 
 
 def _build(space: Space, component: str) -> Iterable[Criterion]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 from tests.lab.process import until
@@ -28,6 +28,20 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
     status = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(lambda _job: pytest.fail("again"), 30)
     assert status["result"]["changed"] is True
     assert status["result"]["pid"] not in {os.getpid(), os.getsid(0)}
+
+
+def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path):
+    folder = str(tmp_path)
+    packages = jobs.Job(folder, "packages", {})
+    owner.take(folder, {"home": "me", "run": "1"}, "wish")
+    jobs.Job(folder, "python", {}).start_or_join(slow, 0.1)
+    owner.take(folder, {"home": "me", "run": "2"}, "another")
+    with refused("GS-452", "job python-"):
+        packages.start_or_join(lambda _job: pytest.fail("beside"), 30)
+    owner.take(folder, {"home": "me", "run": "3"}, "wish")
+    status = packages.start_or_join(lambda _job: pytest.fail("beside"), 30)
+    assert (status["state"], status["message"], status["result"]) == ("running", "done", None)
+    assert packages.start_or_join(lambda _job: {"own": True}, 30)["result"] == {"own": True}
 
 
 def test_an_answer_nobody_fetched_is_given_once(tmp_path):

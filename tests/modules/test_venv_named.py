@@ -16,9 +16,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
 from tests.modules.stand_ins import replace, write
-from tests.modules.test_venv import finish, wanted, wheel
-
-__all__ = ["wanted"]
+from tests.modules.test_venv import wheel
 
 
 def environment(folder, name, *keys):
@@ -81,21 +79,6 @@ def test_what_became_of_one_is_seen_and_judged(tmp_path):
     assert (found.what, found.now) == (f"the environment {entry['path']}", "missing")
     wrong = record_form.wrong({"expect": {"environments": [{"path": 7}]}})
     assert wrong == "`$.expect.environments[0].path` is a number"
-
-
-@pytest.mark.slow
-def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module, wanted, tmp_path):
-    serve, train = tmp_path / "gpusetup-serve", tmp_path / "gpusetup-train"
-    for path in (serve, train):
-        assert finish(run_module, {**wanted, "path": str(path)}, "frame==1.0", installer="best")["changed"]
-    before = serve.readlink()
-    finish(run_module, {**wanted, "path": str(train)}, "frame==2.0", installer="best")
-    assert serve.readlink() == before
-    assert 'version = "2.0"' in (train / installer.LOCK).read_text()
-    locked = (serve / installer.LOCK).read_text()
-    assert 'name = "frame"\nversion = "1.0"' in locked
-    assert "sha256" in locked
-    assert not (serve / "report.json").exists()
 
 
 def test_a_lock_says_what_was_installed_and_no_login():

@@ -27,7 +27,9 @@ _LEAST = 5.0  # minimum wait, so that hundreds of packages do not cause hundreds
 
 
 class Job:
-    """One named job with one exact request; the same request joins it, another one is refused while it runs."""
+    """One named job with one exact request. The same request joins it; while it runs, the other requests of its apply
+    wait for it, and all others are refused.
+    """
 
     def __init__(self, state_folder: str, name: str, request: Dict[str, Any]) -> None:
         self.state_folder = state_folder
@@ -42,37 +44,38 @@ class Job:
 
     def start_or_join(self, work: "Work", wait: float) -> Status:
         """Return the status of the job that runs or has just ended; otherwise start one on `work(job)` and return its
-        status.
+        status. A resumed apply may have left another job running: then return that one's progress, and start nothing.
         """
         with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # only one of two simultaneous calls starts
             status = _read(self.folder)
-            if not _runs(status):
-                status = _read(self.folder)  # it may have ended between the two looks
-                if status and _unfetched(status):
-                    return self._collect(status)
-                refuse_while_running(self.state_folder)
+            if status and _unfetched(status):
+                return self._collect(status)
+            followed = _running(self.state_folder)
+            if not followed:
                 _prune(os.path.dirname(self.folder))
                 self._start(work)
-                status = None
-        return self._watch(status, wait)
+                followed, status = self.folder, None
+            elif followed != self.folder:
+                status = _read(followed) or {}
+                if not status.get("wish") or status["wish"] != _wish(self.state_folder):
+                    refuse_while_running(self.state_folder)
+        return self._watch(followed, status, wait)
 
     def joinable(self) -> bool:
         """Return whether this very job runs, or ended with an answer that nobody has fetched."""
-        status = _read(self.folder)
-        return _runs(status) or _unfetched(_read(self.folder))
+        return _counts(_read(self.folder))
 
-    def _watch(self, known: Optional[Status], wait: float) -> Status:
-        """Wait at most `wait` seconds for the end or another message."""
+    def _watch(self, folder: str, known: Optional[Status], wait: float) -> Status:
+        """Wait at most `wait` seconds for the end or another message; the end of another job is not this one's."""
         began = time.monotonic()
         while True:
-            status = _read(self.folder)
+            status = _read(folder)
+            if status and folder != self.folder and not _runs(status):
+                return dict(status, state="running", result=None)
+            if status and status["state"] == "lost":
+                raise self._ended_silently()
             if status and status["state"] != "running":
                 return self._collect(status)
-            if status and not alive(status):
-                status = _read(self.folder)  # it may have ended between the two looks
-                if status and status["state"] != "running":
-                    return self._collect(status)
-                raise self._ended_silently()
             news = status and known and status["message"] != known["message"]
             waited = time.monotonic() - began
             if waited > wait or (news and waited > _LEAST):
@@ -135,6 +138,7 @@ class Job:
                 "pid": os.getpid(),
                 "born": _born(os.getpid()),
                 "boot": owner.boot(),
+                "wish": _wish(self.state_folder),
                 "started": time.time(),
                 "step": "start",
                 "message": "starting",
@@ -202,30 +206,45 @@ def _paths(folder: str) -> Tuple[str, str]:
 
 
 def _read(folder: str) -> Optional[Status]:
-    """Return a job's status, with its latest progress if it runs; None if there is none."""
+    """Return a job's status, with its latest progress if it runs; its state is "lost" if it ended without an answer."""
     status_path, progress_path = _paths(folder)
     status: Optional[Status] = files.read_json(status_path)
-    if status and status["state"] == "running":
+    lives = status and status.get("boot") == owner.boot() and _born(status.get("pid")) == status.get("born") is not None
+    if status and _runs(status) and not lives:
+        status = files.read_json(status_path)  # it may have ended between the two looks
+        if status and _runs(status):
+            status["state"] = "lost"
+    if status and _runs(status):
         status.update(files.read_json(progress_path) or {})
     return status
 
 
 def _prune(root: str) -> None:
     folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
-    over = [folder for folder in folders if not _runs(_read(folder)) and not _unfetched(_read(folder))]
+    over = [folder for folder in folders if not _counts(_read(folder))]
     for folder in sorted(over, key=os.path.getmtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def running(state_folder: str) -> str:
     """Return which job is changing this host, since when and what it does; "" if none is."""
+    folder = _running(state_folder)
+    status = _read(folder)
+    if not status or not _runs(status):
+        return ""
+    since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
+    return "job {}, process {}, since {}: {}".format(os.path.basename(folder), status["pid"], since, status["message"])
+
+
+def _running(state_folder: str) -> str:
     root = os.path.join(state_folder, "jobs")
-    for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
-        status = _read(os.path.join(root, name))
-        if status and _runs(status):
-            since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
-            return "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"])
-    return ""
+    folders = [os.path.join(root, name) for name in sorted(os.listdir(root))] if os.path.isdir(root) else []
+    return next((folder for folder in folders if _runs(_read(folder))), "")
+
+
+def _wish(state_folder: str) -> Optional[str]:
+    """Return the digest of what the apply that owns this host wants."""
+    return (owner.present(state_folder) or {}).get("digest")
 
 
 def refuse_while_running(state_folder: str) -> None:
@@ -236,7 +255,11 @@ def refuse_while_running(state_folder: str) -> None:
 
 
 def _runs(status: Optional[Status]) -> bool:
-    return bool(status and status["state"] == "running" and alive(status))
+    return bool(status and status["state"] == "running")
+
+
+def _counts(status: Optional[Status]) -> bool:
+    return _runs(status) or _unfetched(status)
 
 
 def _unfetched(status: Optional[Status]) -> bool:
@@ -247,11 +270,6 @@ def _unfetched(status: Optional[Status]) -> bool:
         and not status.get("collected")
         and time.time() - status["updated"] < _FRESH
     )
-
-
-def alive(status: Status) -> bool:
-    """Return whether the process that wrote a status still runs, in this boot."""
-    return status.get("boot") == owner.boot() and _born(status.get("pid")) == status.get("born") is not None
 
 
 def _born(pid: Optional[int]) -> Optional[str]:

@@ -152,17 +152,18 @@ class Environment:
         self.tell("python", "making the environment")
         python = os.path.join(self.folder, "bin", "python")
         try:
-            self._run(
-                [self.request["interpreter"], "-m", "venv", self.folder],
-                "install the distribution's venv package (python3-venv)",
-            )
+            os.makedirs(self.folder)
             os.chmod(self.folder, 0o755)  # noqa: S103 - everybody may run programs in it
-            path = os.path.join(self.folder, "requirements.txt")
-            files.write_atomically(path, installer.text_of(self.request["requirements"]), 0o600)
             # Gigabytes are unpacked here; /tmp is in memory on many systems.
             self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
             os.mkdir(self.env["TMPDIR"], 0o700)
             links = installer.page_of(self.request, self.env["TMPDIR"], self.env)
+            self._run(
+                [self.request["interpreter"], "-m", "venv", self.folder],
+                "install the distribution's venv package (python3-venv)",
+            )
+            path = os.path.join(self.folder, "requirements.txt")
+            files.write_atomically(path, installer.text_of(self.request["requirements"]), 0o600)
             page = links != self.request["find_links"]
             chosen = installer.choose(self.request.get("installer") or "pip", python, self.env, page=page)
             for argv in installer.steps(chosen, python, self.folder, dict(self.request, find_links=links)):
