@@ -189,7 +189,6 @@ def page(found: list[Record]) -> str:
 
 
 def _part(record: Record) -> str:
-    label = f"{record.name}: " + "; ".join(f"{row.what} {row.told()}" for row in record.found.rows)
     return "\n".join(
         [
             f"## {record.name}",
@@ -199,7 +198,7 @@ def _part(record: Record) -> str:
             f"Measured {record.date}: {record.machine}.",
             "",
             table(record.found),
-            f"![{label.replace('[', '(').replace(']', ')')}](../benchmarks/{record.name}.svg)",
+            f"![The table as bars](../benchmarks/{record.name}.svg)",
             "",
         ]
     )
@@ -208,13 +207,11 @@ def _part(record: Record) -> str:
 _PAGE = """\
 # Benchmarks
 
-What gpusetup itself costs, each figure beside what a plain tool takes in the same run on the same machine. The ratio is
-what carries over to other machines; the seconds are those of the machine that is named, which others used as well.
-What it costs beside NVIDIA's role and DeepOps is in [peers](peers.md), what GPUs reach in
+What gpusetup itself costs, beside a plain tool in the same run on the same machine. Compare the ratios: the seconds
+depend on the machine. The cost beside NVIDIA's role and DeepOps is in [peers](peers.md), figures of GPUs are in
 [measurements](measurements.md).
 
-`./dev bench NAME` measures again, and `./dev bench --list` names all benchmarks, those too of which nothing is recorded
-here. `./dev bench --record NAME` puts what it finds into `bench/results`; `python -m tools.pictures` makes this page
-and its pictures of that.
+`./dev bench NAME` measures again, `--list` names all benchmarks, `--record NAME` writes `bench/results`, and
+`python -m tools.pictures` writes this page from those.
 
 {parts}"""

@@ -44,7 +44,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def told(self) -> str:
         failed = f"; FAILED ({self.code})" if self.code else ""
         clock = f"{self.seconds:.1f} s"
-        cost = f"{self.processor:.1f} s of a processor ({clock})" if self.processor else clock
+        cost = f"{self.processor:.1f} s ({clock})" if self.processor else clock
         return f"{cost}, {counted(self.operations, 'operation')}{', rebooted' if self.rebooted else ''}{failed}"
 
 
@@ -66,7 +66,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
             return "done later"
         if after.code:
             return "stays lost; the run fails each time" if before.code else "stays lost; the run fails"
-        return "stays lost, nothing says so"
+        return "stays lost, without a message"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,26 +144,19 @@ def _failures(runs: Mapping[str, tuple[Run, ...]]) -> str:
 _PAGE = """\
 # gpusetup beside others, measured
 
-The driver alone (branch {driver}), on lab hosts that are made alike, one after the other on one machine, over SSH
-with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and its
-tasks, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
-says that a driver loads: verification was left out, and so was DeepOps' call of nvidia-smi. Compare the rows with each
-other, not the seconds with those of another day: the same machine is a quarter faster or slower from hour to hour.
-Seconds of a processor are those of controller and host together; in brackets are those of the clock.
+The driver alone (branch {driver}, {date}), on equal lab hosts, one project after the other on one machine, over SSH
+with pipelining. The packages are stand-ins of a few bytes, so these are the times of Ansible and its tasks, without
+downloads and module builds. The hosts have no GPU: verification and DeepOps' call of nvidia-smi are left out.
+Processor seconds are those of controller and host together, wall clock in brackets. Compare rows, not days: the same
+machine is a quarter faster or slower from hour to hour.
 
 {table}
 ![Seconds of each run as bars](../peers.svg)
 
-An operation is a start of `ssh`, `sftp` or `scp`: each costs a round trip, which is nothing here and tens of
-milliseconds on real networks. "Its reboot lost" is a first run with the reboot switched off, as after a cut
-connection; the run after that may reboot.
-{failures}{steps}
-| who | version | Ansible |
-|---|---|---|
-{versions}
-gpusetup sets up the package source, reads what the host is and refuses what cannot work within these runs; for the
-others the source was set up before. It also simulates the transaction before it changes anything, and rebuilds and
-reads the initramfs. Nothing of theirs is part of gpusetup:
-`./dev bench peers` prints how to fetch it, then runs all of them again. This page is made from
-`bench/results/peers.json` by `python -m tools.pictures`.
+An operation is a start of `ssh`, `sftp` or `scp`: a round trip, tens of milliseconds on real networks. "Its reboot
+lost" is a first run with the reboot switched off, as after a cut connection; the next run may reboot.
+{failures}{steps} | who | version | Ansible | |---|---|---| {versions} gpusetup's runs include setting up the package
+source, checks, a simulated transaction and a new initramfs; the others found the source set up. `./dev bench peers`
+prints how to fetch the other projects, then runs all again. `python -m tools.pictures` writes this page from
+`bench/results/peers.json`.
 """

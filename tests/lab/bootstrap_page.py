@@ -12,14 +12,13 @@ from tests.lab.places import STATE, locked
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/bootstrap-faults.md"
 ROWS = STATE / "bootstrap-faults.json"
-HEAD = """# Bootstraps that were disturbed
+HEAD = """# Faults during a first boot in containers
 
-Written by `python -m tests.lab.bootstrap_page` from what `tests/lab/test_bootstrap_faults.py` saw; do not edit. Each row is a
-throw-away machine of its own (Debian 12 in a container, real systemd, cloud-init, apt, dpkg and DKMS; stand-in packages, a
-simulated T4) that was made with user-data of `gpusetup cloud-init` and disturbed in its first boot. A row is there only when
-its test passed: the machine came to its end by itself, or, where it says so, after `systemctl restart gpusetup-bootstrap`.
+Each row is a Debian 12 container (real systemd, cloud-init, apt, dpkg and DKMS; stand-in packages, a simulated T4), disturbed on its first
+boot with user-data of `gpusetup cloud-init`. `python -m tests.lab.bootstrap_page` writes this page from passed runs of
+`tests/lab/test_bootstrap_faults.py`. *Started again*: `systemctl restart gpusetup-bootstrap`.
 
-| fault | what the status said meanwhile | end | reboots of its own | another boot |
+| fault | status meanwhile | end | reboots by gpusetup | one more boot |
 |---|---|---|---|---|
 """
 

@@ -76,7 +76,7 @@ def test_the_page_has_every_record_with_its_day_machine_and_picture():
         name="mine", about="What it is.", date="2026-01-01", machine="two cores", found=Found(rows=(ALONE,))
     )
     text = page([record])
-    for words in ("## mine", "Measured 2026-01-01: two cores.", "](../benchmarks/mine.svg)", "memory 30 MB"):
+    for words in ("## mine", "Measured 2026-01-01: two cores.", "](../benchmarks/mine.svg)", "| memory | 30 MB |"):
         assert words in text
 
 

@@ -34,7 +34,7 @@ def test_a_lost_reboot_is_told_by_what_the_host_did_afterwards():
     ours, role, deepops, absent = table(record(a=GOOD, b=LOST, c=FAILED, d=())).splitlines()[2:]
     assert ours.endswith("| done later |")
     assert "40.0 s, 20 operations, rebooted" in ours
-    assert role.endswith("| stays lost, nothing says so |")
+    assert role.endswith("| stays lost, without a message |")
     assert deepops.endswith("| stays lost; the run fails each time |")
     assert deepops.count("FAILED (2)") == 4
     assert "was not there" in absent

@@ -41,10 +41,10 @@ def kept() -> list[Row]:
     text = PAGE.read_text() if PAGE.exists() else ""
     usual = "".join(re.findall(r"^\*\*Commit (\S+),", text, re.MULTILINE))
     rows = []
-    for line in re.findall(r"^\| (.* \| (?:yes|not: ).*) \|$", text, re.MULTILINE):
-        *cells, verdict = (cell.replace("\\|", "|") for cell in re.split(r" ?(?<!\\)\| ?", line))
-        problems, at = re.findall(r"^(?:yes|not: )(.*?)(?: \((\w{7,})\))?$", verdict)[0]
-        rows.append(Row(*cells, problems=[problems] if problems else [], commit=at or usual))
+    for line in re.findall(r"^\| (.*) \|$", text.partition("|---")[2].partition("Not run:")[0], re.MULTILINE):
+        *cells, last = (cell.replace("\\|", "|") for cell in re.split(r" ?(?<!\\)\| ?", line))
+        again, problems, at = re.findall(r"^(.*?)(?:; \*\*wrong\*\*: (.*?))?(?: \((\w{7,})\))?$", last)[0]
+        rows.append(Row(*cells, again, problems=[problems] if problems else [], commit=at or usual))
     return rows
 
 
@@ -58,20 +58,24 @@ def page(rows: list[Row]) -> str:
     lines = [
         "# Faults that were tried",
         "",
-        "Written by `./dev test faults`; do not edit. Each row is an apply of one driver on a throw-away Debian host (real SSH, apt, dpkg",
-        "and DKMS; stand-in packages, a simulated T4), then the same command without the fault. The rows of the killed controller share one",
-        "host. In the last rows, on a host in memory, each call that writes or runs something fails or is cut before or after.",
+        "Each row is an apply of a driver on a throw-away Debian host (real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then",
+        "the same command without the fault. `./dev test faults` writes this page.",
         "",
-        f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**"
+        "- *killed at*: the controller gets SIGKILL at that step, always on the same host; the next row continues.",
+        "- *cut*: host and controller lose power there; the row resumes from a copy of the disks.",
+        "- *at every call*: on a host in memory, each call that writes or runs something fails, or is cut before or after. Then the same command",
+        "  ends as if undisturbed, and removal restores the host.",
+        "",
+        f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} ended as they must, {failed} did not. {len(not_run)} were not run.**"
         + (" A commit in brackets: an earlier run." if any(row.commit != usual for row in rows) else ""),
         "",
-        "| fault | exit | what a person saw | on the host then | the same command again | as wanted |",
-        "|---|---|---|---|---|---|",
+        "| fault | exit | message | packages on the host | the same command again |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
-        verdict = "not: " + "; ".join(row.problems) if row.problems else "yes"
+        verdict = "; **wrong**: " + "; ".join(row.problems) if row.problems else ""
         verdict += f" ({row.commit})" if row.commit != usual else ""
-        cells = (row.fault, row.exit, row.saw, row.after, row.again, verdict)
+        cells = (row.fault, row.exit, row.saw, row.after, row.again + verdict)
         lines.append("| " + " | ".join(clean(cell) for cell in cells) + " |")
     lines += ["", "Not run:", "", "| fault | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in not_run.items()]

@@ -20,6 +20,7 @@ from tests.lab.repository.build import ready
 from tests.lab.spec import HostSpec
 
 COMPLETE = (0,)
+AS_BEFORE = "as before"
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Lab:
     def state(self) -> str:
         now = packages(self.host)
         more = len(set(now) - set(self.before))
-        text = "packages as before" if now == self.before else f"{more} packages more"
+        text = AS_BEFORE if now == self.before else f"{more} packages more"
         audit = self.host.ssh("dpkg", "--audit", check=False).stdout.strip()
         return text + (", dpkg half way" if audit else "")
 
@@ -163,7 +164,7 @@ def judged(row: Row, lab: Lab, answer: Answer, code: int, names: str = "", *, un
     row.exit, row.saw, row.after = str(answer.code), said(answer), lab.state()
     row.must(answer.code == code, f"exit {answer.code}, expected {code}")
     row.must(names in row.saw, f"this does not name the fault, which is {names}")
-    row.must(not (unchanged and row.after != "packages as before"), "packages changed although it was refused")
+    row.must(not (unchanged and row.after != AS_BEFORE), "packages changed although it was refused")
     _no_traceback(row, answer)
 
 
@@ -172,7 +173,7 @@ def completes(
 ) -> None:
     """The same command once the fault is gone."""
     again = lab.apply(*words, stdin=stdin)
-    row.again = f"exit {again.code}: {said(again)}"
+    row.again = f"exit {again.code}: {said(again)}" if again.code else said(again)
     _no_traceback(row, again)
     row.must(again.code in codes, f"the same command again: exit {again.code}: {said(again)}")
     if codes == COMPLETE:

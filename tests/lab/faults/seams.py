@@ -16,7 +16,7 @@ from tests.lab.faults.afterwards import known, leaves
 from tests.lab.faults.row import Lab, Row, completes
 from tests.lab.process import run
 
-PREFIX = "everything cut at seam "
+PREFIX = "cut "
 POLLS = 3
 """So many seams of one task that only asks how far a long step is."""
 
@@ -45,7 +45,7 @@ def every_seam(report: Callable[[Row], None]) -> None:
 
 def _cut_there(row: Row, lab: Lab, number: int) -> None:
     bring_back(lab, number)
-    row.exit, row.saw, row.after = "killed", "nothing more", lab.state()
+    row.exit, row.after = "killed", lab.state()
     completes(row, lab)
     known(row, lab)
     leaves(row, lab)
