@@ -217,7 +217,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
     only = None
     if arguments.only is not None:
         parts = arguments.only.split(",")
-        if not all(part.strip().isdigit() for part in parts):
+        if not all(part.strip().isdecimal() for part in parts):
             raise BadInputError("GS-506", f"--only takes indexes such as 0,1, not {arguments.only!r}", path="--only")
         only = tuple(int(part) for part in parts)
     if arguments.python is not None and not Path(arguments.python).is_absolute():

@@ -32,7 +32,6 @@ def playbook_options(
     variables: Path | None = None,
     limit: str | None = None,
     check: bool = False,
-    diff: bool = False,
 ) -> tuple[str, ...]:
     """Return all arguments except the playbook; `inventories` in rising precedence, `variables` as a JSON file."""
     argv = [f"--inventory={inventory}" for inventory in inventories]
@@ -46,8 +45,7 @@ def playbook_options(
         if value is not None:
             # One element: a value that begins with a dash cannot become an option.
             argv.append(f"{name}={value}")
-    argv += ["--check"] if check else []
-    argv += ["--diff"] if diff else []
+    argv += ["--check", "--diff"] if check else []
     argv += [f"--extra-vars={value}" for value in reach.extra_vars]
     argv += [f"--extra-vars=@{variables}"] if variables is not None else []
     return (*argv, *reach.passthrough)

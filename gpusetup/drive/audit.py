@@ -169,7 +169,7 @@ def read(home: Path, elsewhere: str = "") -> Found:
     elif head is None and number:
         troubles.append(f"{home / _HEAD} is missing, which holds the log's length")
     kept, _, digest = elsewhere.partition(":")
-    if elsewhere and (not digest or digests.get(int(kept) if kept.isdigit() else 0, "") != digest):
+    if elsewhere and (not digest or digests.get(int(kept) if kept.isdecimal() else 0, "") != digest):
         troubles.append(f"line {kept} is not the one whose digest was kept elsewhere")
     return Found(tuple(lines), f"{number}:{before}" if number else "", tuple(troubles), tuple(notes))
 

@@ -108,7 +108,6 @@ def run_playbook(
     variables: RoleVariables | None = None,
     observer: Observer | None = None,
     check: bool = False,
-    diff: bool = False,
     at_once: bool = False,
 ) -> PlaybookRun:
     """Run a playbook, on the overlay's hosts if there is one. A failed host is data, not an exception.
@@ -156,7 +155,7 @@ def run_playbook(
             options = playbook_options(
                 session.reach, inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
                 become_password=become, vault_password=vault, variables=told,
-                limit=SELECTED if overlay is not None else None, check=check, diff=diff,
+                limit=SELECTED if overlay is not None else None, check=check,
             )  # fmt: skip
             run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
             handed, descriptors = session.memory.to_processes(session.reach.inventory, session.reach.passthrough)

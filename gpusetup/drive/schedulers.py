@@ -28,6 +28,7 @@ HEALTH_MARK = f"{MARK}-health"
 
 Read = TypeVar("Read")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_AT_ONCE = 16
 _CALL_SECONDS = 60.0
 _POLL_SECONDS = 5.0
 
@@ -80,10 +81,12 @@ class Caller:
     prefix: tuple[str, ...] = ()
     """Words before each command, if the scheduler is on another machine: ssh head."""
     stop: threading.Event = field(default_factory=threading.Event)
+    turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_AT_ONCE))
 
     def __call__(self, *argv: str, seconds: float = _CALL_SECONDS) -> Finished:
         """Run a command to its end; a failure is not an error."""
-        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
+        with self.turns:
+            return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
 
     def output_of(self, *argv: str, seconds: float = _CALL_SECONDS) -> str:
         """Run a command and return its output; raise if it fails."""
@@ -166,7 +169,7 @@ class Node:
     @property
     def ours(self) -> bool:
         """Whether gpusetup drained it."""
-        return self.reason.startswith(MARK) and not self.reason.startswith(HEALTH_MARK)
+        return self.reason.partition(" : ")[0] == MARK  # Slurm itself adds to a reason: " : reboot issued"
 
 
 def parse_node(text: str) -> Node:
@@ -320,7 +323,8 @@ class Kubernetes:
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""
-        return shlex.join([*self.call.prefix, "kubectl", "uncordon", node])
+        ends = (("uncordon", node), ("annotate", "node", node, f"{_ANNOTATION}-"))  # else a later cordon is ours
+        return " && ".join(shlex.join([*self.call.prefix, "kubectl", *words]) for words in ends)
 
     def _node(self, node: str) -> tuple[bool, bool]:
         """Return whether a node is cordoned, and whether it has our annotation."""

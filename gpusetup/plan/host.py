@@ -74,9 +74,9 @@ class Planner:
 
     def first(self, facts: HostFacts, settings: Settings) -> Draft:
         """Plan from facts alone; a host that matches its record is finished here."""
-        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        base = base_plan(facts)
         if (refusal := foreign_driver(facts)) is not None:
-            return _refused(base, (refusal,))
+            return refused(base, (refusal,))
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
@@ -90,12 +90,12 @@ class Planner:
         own = (refusal for component in COMPONENTS for refusal in component.refusals(facts, settings))
         refusals = (*host_refusals(facts), *own)
         if refusals:
-            return _refused(base, refusals)
+            return refused(base, refusals)
         return self._look(base, facts, settings, None, key)
 
     def recorded(self, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan a host to the state of a lock, whatever would be chosen today."""
-        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        base = base_plan(facts)
         if not lock.repeatable:
             raise PreflightError(
                 "GS-804",
@@ -118,17 +118,17 @@ class Planner:
 
     def second(self, facts: HostFacts, settings: Settings, answer: Preview) -> Draft:
         """Plan with the offers of the wanted repositories."""
-        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        base = base_plan(facts)
         refusals = findings(answer)
         if refusals:
-            return _refused(base, refusals)
+            return refused(base, refusals)
         return self._look(base, facts, settings, Offers(answer.candidates), self.key(facts, settings))
 
     def third(self, draft: Draft, answer: Preview) -> HostPlan:
         """Finish a plan with the simulated transaction."""
         refusals = findings(answer)
         if refusals:
-            return _refused(draft.plan, refusals).plan
+            return refused(draft.plan, refusals).plan
         transaction = answer.transaction or PreviewTransaction()
         removed = sorted(set(draft.plan.removals) | set(transaction.remove))
         told = (item.text for item in answer.findings if item.level == "warn")
@@ -147,14 +147,14 @@ class Planner:
         try:
             settings = with_cloud_driver(facts, settings, self.matrix)
         except PreflightError as error:
-            return _refused(base, (refusal_of(error),))
+            return refused(base, (refusal_of(error),))
         directory = directory_of(self.matrix.repos, facts)
         family = family_for(self.matrix.repos, facts.os, settings.source, directory)
         context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
         told = offers is not None or (family is not None and family.key == "runfile")
         candidates = family.drivers(context) if family is not None and told else None
         if family is not None and (refusal := no_way(context, family, candidates)) is not None:
-            return _refused(base, (refusal,))
+            return refused(base, (refusal,))
         try:
             context, resolution = self._choose(context, family, candidates)
             if has_python(resolution.stack) and not settings.python_adopt:
@@ -164,17 +164,17 @@ class Planner:
                 raise
             kind = borrowed_from(facts)
             if kind is not None and isinstance(error, NoStackError):
-                return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
-            return _refused(base, (_no_stack(error, facts.os, candidates is not None),))
+                return refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
+            return refused(base, (_no_stack(error, facts.os, candidates is not None),))
         stack = resolution.stack
         if family is None and (manages_driver(context, stack) or asks(settings)):
             why = absence(self.matrix.repos, facts, settings.source, directory)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
-            return _refused(_replace(base, stack=stack), (no_family,))
+            return refused(_replace(base, stack=stack), (no_family,))
         if family is not None and offers is None and needs_packages(context, family, stack, self.matrix):
             refusal = unproven(context)
             if refusal is not None:
-                return _refused(_replace(base, stack=stack), (refusal,))
+                return refused(_replace(base, stack=stack), (refusal,))
             return Draft(plan=base, ask=self._question(context, family), stage="offers")
         return self._final(base, context, family, resolution, key)
 
@@ -207,11 +207,11 @@ class Planner:
         facts, stack = context.facts, resolution.stack
         wanted = wanted_of(context, family, stack, self.matrix)
         if wanted.homeless:
-            return _refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
+            return refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
         host = judge.judged(facts)
         refusals = tuple(driver_refusals(host, wanted, context.offers, self.matrix))
         if refusals:
-            return _refused(_replace(base, stack=stack), refusals)
+            return refused(_replace(base, stack=stack), refusals)
         lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
         plan = _planned(base, host, wanted, lock, self.matrix)
         warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
@@ -289,7 +289,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         what, why = "finish an interrupted package installation", "; ".join(facts.packages.problems[:3])
         todo = (Action(id="repair", kind="install", what=what, why=why), *todo)
     if todo and facts.virtualisation.events and not wanted.settings.despite_maintenance:
-        return _refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts.virtualisation),)).plan
+        return refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts.virtualisation),)).plan
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
@@ -319,7 +319,7 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     )
     plan = _replace(plan, jobs=jobs_of(facts.processes, plan), work=facts.work if _moves_driver(plan) else ())
     broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
-    return _refused(plan, broken).plan if broken else plan
+    return refused(plan, broken).plan if broken else plan
 
 
 def _sum(*parts: int | None) -> int | None:
@@ -371,8 +371,16 @@ def _no_stack(error: GpuSetupError, system: OperatingSystem, offered: bool) -> R
     return refusal_of(error, head + error.note)
 
 
-def _refused(base: HostPlan, refusals: tuple[Refusal, ...]) -> Draft:
-    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables=NOTHING, lock=NO_LOCK)
+def base_plan(facts: HostFacts) -> HostPlan:
+    """Return what a plan says of a host whatever becomes of it."""
+    return HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+
+
+def refused(
+    base: HostPlan, refusals: tuple[Refusal, ...], state: Literal["refused", "unreachable"] = "refused"
+) -> Draft:
+    """Return the plan of a host that stays as it is."""
+    plan = _replace(base, state=state, refusals=refusals, actions=(), reboot=False, variables=NOTHING, lock=NO_LOCK)
     return Draft(plan=plan)
 
 

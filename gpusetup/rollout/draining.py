@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from gpusetup.drive.causes import counted
+from gpusetup.drive.events import HostProgress
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.schedulers import Caller, Command, Kubernetes, Scheduler, Slurm
@@ -22,7 +23,8 @@ from gpusetup.rollout.looks import Rollout, phase
 from gpusetup.rollout.options import Freeing
 from gpusetup.rollout.outcome import planned_only, postponed
 
-_AT_ONCE = 16
+_AT_ONCE = 1000
+"""Nodes that are waited for at once; the scheduler's commands take turns."""
 _POLL_SECONDS = 15
 
 Answer = TypeVar("Answer")
@@ -149,7 +151,7 @@ class Draining:
             )
         if run.interrupted:
             raise KeyboardInterrupt
-        return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
+        return {name: why for name in asked if (why := _users(run.track.host(name)))}
 
     def still_drained(self, name: str, why: str = "") -> str:
         """Return that a host is still drained, why, and the command that returns it to service."""
@@ -215,10 +217,13 @@ def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:
         return error
 
 
-def _users(answer: dict[str, Any] | None) -> str:
-    """Return the programs on a host's GPUs as text; empty if there are none."""
-    listed = [process for process in (answer or {}).get("processes") or () if isinstance(process, dict)]
+def _users(host: HostProgress) -> str:
+    """Return why a host's GPUs are not free: its programs, or that they cannot be listed; empty if unreachable."""
+    processes = host.data.get("gpu_reboot_need", {}).get("processes")
+    listed = [process for process in processes or () if isinstance(process, dict)]
     found = [f"{process.get('command')} ({process.get('pid')})" for process in listed]
+    if host.failure is not None and not host.failure.unreachable and not found:
+        return f"the programs on its GPUs cannot be listed: {host.failure.trouble.message}"
     return f"programs use the GPU: {', '.join(found[:6])}" if found else ""
 
 

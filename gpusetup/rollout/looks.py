@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from gpusetup.components.base import working_driver
 from gpusetup.components.record import begun, planned_from
+from gpusetup.drive.causes import in_short
 from gpusetup.drive.events import Track
 from gpusetup.drive.inventory import check_host_name, write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
@@ -30,7 +31,7 @@ from gpusetup.model.plan import HostPlan, Plan, Preview, Refusal
 from gpusetup.model.settings import RebootPolicy, Settings
 from gpusetup.model.stack import exact_requirements
 from gpusetup.model.variables import NOTHING, Owner, RoleVariables
-from gpusetup.plan.host import Draft, Planner, describe
+from gpusetup.plan.host import Draft, Planner, base_plan, refused
 from gpusetup.plan.lock import hashed_lines
 from gpusetup.plan.preflight import refusal_not_seen, refusal_of
 from gpusetup.plan.requests import request_for, with_gpus_of
@@ -136,10 +137,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
         rollout.plans[name] = _with_care(rollout, name, draft.plan, lost.get(name, ()) if how.lock is None else ())
-    rollout.plans |= {
-        name: HostPlan(state="refused", refusals=(refusal,), simulated=rollout.facts[name].simulated)
-        for name, refusal in double.items()
-    }
+    for name, refusal in double.items():
+        rollout.plans[name] = refused(base_plan(rollout.facts[name]), (refusal,)).plan
     plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     rollout.plans = with_downtime(plans, state_home(session.environment))
     session.run.write("plan.json", rollout.document())
@@ -232,7 +231,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
     rollout.fetched[name] = ""
     told = run.data(name, "gpu_preview")
     if run.track.host(name).failure is not None or told is None:
-        return Draft(plan=_failed_look(draft.plan, run, name, rollout.session.run.log))
+        return _failed_look(draft.plan, run, name, rollout.session.run.log)
     try:
         answer = convert(told, Preview)
     except ValidationError as error:
@@ -240,7 +239,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
             reference="GS-409", message=f"the answer of {name} cannot be used: {error}", note="nothing was changed",
             hint=f"full log: {rollout.session.run.log}",
         )  # fmt: skip
-        return Draft(plan=replace(draft.plan, state="refused", refusals=(refusal,), actions=(), variables=NOTHING))
+        return refused(draft.plan, (refusal,))
     rollout.fetched[name] = answer.fetched
     facts = rollout.facts[name]
     if draft.stage == "offers":
@@ -266,12 +265,7 @@ def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:
     try:
         return look()
     except GpuSetupError as error:
-        facts = rollout.facts[name]
-        return Draft(
-            plan=HostPlan(
-                state="refused", now=describe(facts), refusals=(refusal_of(error),), simulated=facts.simulated
-            )
-        )
+        return refused(base_plan(rollout.facts[name]), (refusal_of(error),))
 
 
 def _not_seen(failure: Failure) -> HostPlan:
@@ -279,7 +273,7 @@ def _not_seen(failure: Failure) -> HostPlan:
     return HostPlan(state="unreachable" if unreachable else "refused", refusals=(refusal_not_seen(failure),))
 
 
-def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> HostPlan:
+def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Draft:
     failure = run.track.host(name).failure
     unreachable = failure is not None and failure.unreachable
     message = failure.message if failure is not None else "the host did not answer"
@@ -288,9 +282,7 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Host
         note="nothing was changed", hint=f"full log: {log}",
         exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
     )  # fmt: skip
-    return replace(
-        plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables=NOTHING
-    )
+    return refused(plan, (refusal,), "unreachable" if unreachable else "refused")
 
 
 _FEW_FORKS = 5
@@ -325,14 +317,13 @@ def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:
         boot = facts.boot
         if boot is not None and boot.id and boot.machine:
             named.setdefault((boot.machine, boot.id), []).append(name)
-    return {
-        name: Refusal(
-            reference="GS-415",
-            message=f"{' and '.join(names)} are the same machine",
-            note="they have the same machine id and boot id; nothing was changed",
-            hint=f"keep one of the names in the inventory, or exclude the others: --limit {names[0]}",
-        )
-        for names in named.values()
-        if len(names) > 1
-        for name in names
-    }
+    refused: dict[str, Refusal] = {}
+    for names in named.values():
+        if len(names) > 1:
+            refusal = Refusal(
+                reference="GS-415", message=f"{in_short(names)} are the same machine",
+                note="they have the same machine id and boot id; nothing was changed",
+                hint=f"keep one of the names in the inventory, or exclude the others: --limit {names[0]}",
+            )  # fmt: skip
+            refused |= dict.fromkeys(names, refusal)
+    return refused

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode
@@ -128,28 +129,24 @@ _RUNS = 20
 def with_downtime(plans: Mapping[str, HostPlan], home: Path) -> dict[str, HostPlan]:
     """Return plans with the expected downtime of each host: from its past runs, else the fleet's, else a benchmark."""
     changes = {name for name, plan in plans.items() if plan.state == "change"}
-    known: dict[tuple[str, bool], list[HostOutcome]] = {}
+    known: dict[tuple[str, bool], list[tuple[float, float]]] = {}
     for run in runs_in_order(home)[-_RUNS:] if changes else ():
         with suppress(OSError, *UNDECODED):  # no apply, or one of another version
             for name, was in decode((run / "applied.json").read_bytes(), type=Applied).hosts.items():
                 for whose in ("", name) if was.state == "done" and was.changed else ():
-                    known.setdefault((whose, was.reboot_seconds > 0), []).append(was)
+                    told = (sum(was.phases.values()), was.reboot_seconds)
+                    known.setdefault((whose, was.reboot_seconds > 0), []).append(told)
+    took = {("", bool(reboot)): away for reboot, away in enumerate(_bench())}
+    for (whose, reboot), times in known.items():
+        whole, reboots = map(median, zip(*times, strict=True))
+        source: Literal["host", "fleet"] = "host" if whose else "fleet"
+        took[whose, reboot] = Away(
+            seconds=round(whole, 1), reboot_seconds=reboots, source=source, runs=len(times)
+        )  # fmt: skip
     return {
-        name: replace(plan, away=_downtime(known, name, plan)) if name in changes else plan
+        name: replace(plan, away=took.get((name, plan.reboot)) or took["", plan.reboot]) if name in changes else plan
         for name, plan in plans.items()
     }
-
-
-def _downtime(known: dict[tuple[str, bool], list[HostOutcome]], name: str, plan: HostPlan) -> Away:
-    own = known.get((name, plan.reboot))
-    if found := own or known.get(("", plan.reboot)):
-        return Away(
-            seconds=round(median(sum(was.phases.values()) for was in found), 1),
-            reboot_seconds=median(was.reboot_seconds for was in found),
-            source="host" if own else "fleet",
-            runs=len(found),
-        )
-    return _bench()[plan.reboot]
 
 
 @cache

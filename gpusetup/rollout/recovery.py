@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.look import Look
 from gpusetup.drive.audit import on_record
-from gpusetup.drive.events import HostProgress
+from gpusetup.drive.events import Failure
 from gpusetup.drive.inventory import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit, GpuSetupError
 from gpusetup.model.diagnosis import Diagnosis, Recovered, Recovery
+from gpusetup.model.plan import Refusal
 from gpusetup.plan.actions import for_manager
 from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import Rollout, owner_of, phase, twins
@@ -57,7 +58,8 @@ class Hosts:
 
 def prepare(hosts: Hosts) -> dict[str, Recovered]:
     """Return what would be done on each host, which checks itself whether a reset is possible. Changes nothing."""
-    found = {name: _first(hosts, name) for name in hosts.diagnoses}
+    doubles = twins(hosts.rollout.facts)
+    found = {name: _first(hosts, name, doubles.get(name)) for name in hosts.diagnoses}
     planned = {name: told.recovery for name, told in found.items() if told.state == "planned" and told.recovery}
     resets = {name: recovery for name, recovery in planned.items() if _gpus(recovery)}
     if not resets:
@@ -70,8 +72,8 @@ def prepare(hosts: Hosts) -> dict[str, Recovered]:
     if run.interrupted:
         raise KeyboardInterrupt
     for name in resets:
-        if run.track.host(name).failure is not None:
-            found[name] = _failed(found[name], run.track.host(name))
+        if (failure := run.track.host(name).failure) is not None:
+            found[name] = _failed(found[name], failure)
     return found
 
 
@@ -95,11 +97,11 @@ def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dic
     work = hosts.draining
     with work.telling():
         found = found | _held(hosts, found, names)
-        free = {name: told.recovery for name in names if (told := found[name]).state == "planned"}
-        todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
+        free = {name: told.recovery for name in names if (told := found[name]).state == "planned" and told.recovery}
+        todo = {name: recovery for name, recovery in free.items() if {"reset", "reboot"}.intersection(recovery.steps)}
         found |= _act(hosts, found, todo)
         hosts.see(hosts.look_again(free))
-        found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
+        found |= {name: _judged(hosts, name, free[name]) for name in free if found[name].state == "planned"}
         well = [name for name in work.ours if found[name].state in ("done", "refused")]
         work.undrain(well)
     for name in work.ours:
@@ -108,40 +110,26 @@ def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dic
     return found
 
 
-def _first(hosts: Hosts, name: str) -> Recovered:
-    """Return the plan for one host from its facts alone."""
+def _first(hosts: Hosts, name: str, double: Refusal | None) -> Recovered:
+    """Return the plan for one host from its facts alone; `double`: it is the same machine as another."""
     wanted = hosts.diagnoses[name].recovery
-    facts = hosts.rollout.facts[name]
     if wanted is None or wanted.need in ("nothing", "program"):
         return Recovered(state="nothing-to-do", recovery=wanted)
     if not wanted.steps:
         return Recovered(state="by-hand", recovery=wanted)
-    double = twins(hosts.rollout.facts).get(name)
+    planned = Recovered(state="planned", recovery=wanted)
     if double is not None:
-        return Recovered(
-            state="refused", recovery=wanted, reference=double.reference, message=double.message, hint=double.hint
-        )
-    if facts.vgpu_guest and "reset" in wanted.steps:
-        return Recovered(
-            state="refused", recovery=wanted, reference="GS-422",
-            message="a vGPU is reset by the machine that it comes from", hint="ask whoever runs the hypervisor",
-        )  # fmt: skip
+        return _refused(planned, double.reference, double.message, double.hint)
+    if hosts.rollout.facts[name].vgpu_guest and "reset" in wanted.steps:
+        message = "a vGPU is reset by the machine that it comes from"
+        return _refused(planned, "GS-422", message, "ask whoever runs the hypervisor")
     if wanted.steps == ("drain",) and hosts.draining.scheduler is None:
-        return Recovered(
-            state="refused", recovery=wanted, reference="GS-425",
-            message="the host needs a drain, and no scheduler is named",
-            hint="name it: --drain slurm, --drain kubernetes, or a command with {node} in it",
-        )  # fmt: skip
+        hint = "name it: --drain slurm, --drain kubernetes, or a command with {node} in it"
+        return _refused(planned, "GS-425", "the host needs a drain, and no scheduler is named", hint)
     if "reset" in wanted.steps and not _gpus(wanted):
-        return Recovered(
-            state="refused", recovery=wanted, reference="GS-426",
-            message="which GPU needs the reset is unknown", hint="nvidia-smi -q names the one that is not well",
-        )  # fmt: skip
-    return Recovered(state="planned", recovery=wanted)
-
-
-def _changes(recovery: Recovery) -> bool:
-    return bool({"reset", "reboot"}.intersection(recovery.steps))
+        hint = "nvidia-smi -q names the one that is not well"
+        return _refused(planned, "GS-426", "which GPU needs the reset is unknown", hint)
+    return planned
 
 
 def _gpus(recovery: Recovery) -> tuple[str, ...]:
@@ -198,38 +186,29 @@ def _act(hosts: Hosts, found: dict[str, Recovered], wanted: dict[str, Recovery])
         run = run_playbook(hosts.rollout.session, "recover", deadline=DEADLINE, overlay=overlay, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt
-    tracks = {name: run.track.host(name) for name in wanted}
-    return {name: _failed(found[name], track) for name, track in tracks.items() if track.failure is not None}
+    return {name: _failed(found[name], why) for name in wanted if (why := run.track.host(name).failure) is not None}
 
 
-def _failed(told: Recovered, host: HostProgress) -> Recovered:
-    if host.failure is None:
-        return told
-    trouble = host.failure.trouble
+def _failed(told: Recovered, failure: Failure) -> Recovered:
+    trouble = failure.trouble
     reference = "" if trouble.reference is UNSET else trouble.reference
     words = [str(part) for part in (trouble.message, trouble.note) if part is not UNSET and part]
     return replace(
         told,
-        state="unreachable"
-        if host.failure.unreachable
-        else "refused"
-        if _NOTHING_DONE.fullmatch(reference)
-        else "failed",
+        state="unreachable" if failure.unreachable else "refused" if _NOTHING_DONE.fullmatch(reference) else "failed",
         reference=reference,
         message="; ".join(words),
         hint="" if trouble.hint is UNSET else trouble.hint,
     )
 
 
-def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
+def _judged(hosts: Hosts, name: str, wanted: Recovery) -> Recovered:
     """Return a host's result by its second diagnosis."""
-    before, after = hosts.diagnoses[name], hosts.after.get(name)
-    steps = told.recovery.steps if told.recovery is not None else ()
-    gpus = ", ".join(told.recovery.gpus) if told.recovery is not None else ""
+    told, after, steps = Recovered(state="planned", recovery=wanted), hosts.after.get(name), wanted.steps
     if after is None:
         return replace(told, state="failed", message="the host did not answer afterwards", hint="see whether it boots")
     did = tuple(
-        {"drain": "drained", "reset": f"reset {gpus}", "reboot": "rebooted"}[step]
+        {"drain": "drained", "reset": f"reset {', '.join(wanted.gpus)}", "reboot": "rebooted"}[step]
         for step in steps
         if {"reboot": hosts.rebooted(name), "drain": hosts.draining.scheduler is not None}.get(step, True)
     )
@@ -239,13 +218,8 @@ def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
             why = "a program uses its GPUs, or its reboot is scheduled"
         hint = "reboot it, or allow it: --reboot when-needed"
         return replace(told, state="pending-reboot", message=f"a reboot is pending: {why}", hint=hint)
-    same = after.recovery is not None and (after.recovery.need, after.recovery.gpus) == _of(before.recovery)
-    if same and after.recovery is not None:
+    if after.recovery is not None and (after.recovery.need, after.recovery.gpus) == (wanted.need, wanted.gpus):
         message = f"the finding is still there: it needs {after.recovery.text}"
         hint = "after a reset that did not help: reboot; after a reboot that did not help: sudo nvidia-bug-report.sh"
         return replace(told, state="not-gone", did=did, message=message, hint=hint)
     return replace(told, state="done", did=did, message="the finding is gone")
-
-
-def _of(recovery: Recovery | None) -> tuple[str, tuple[str, ...]]:
-    return (recovery.need, recovery.gpus) if recovery is not None else ("", ())

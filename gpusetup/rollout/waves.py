@@ -179,9 +179,7 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with phase(rollout, "apply"), rollout.reporter.watch("apply") as observer:
-        done = run_playbook(
-            session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check, diff=check
-        )
+        done = run_playbook(session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check)
     seconds = time.monotonic() - started
     rollout.stopped |= done.interrupted
     return {

@@ -80,7 +80,7 @@ def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
     if mode == "begin":
         return state.begin()
     if mode == "finish":
-        return dict(state.finish() if not state.check else {}, changed=False)
+        return dict(state.finish(), changed=False)
     if mode == "verified":
         state.verified()
         return {"changed": False}

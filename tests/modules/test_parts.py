@@ -1,11 +1,13 @@
 """What one run recorded of its parts: the next whole run does the rest, and nothing of an earlier one is wiped."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, record_form
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_state
 
 WANTED = {
     "packages": [{"name": "nvidia-driver"}], "driver": ["580.95.05", "open", []], "container": [["docker"], True],
@@ -50,6 +52,12 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(lifecycle.Machine, "facts", lambda _self: {"kernel": {"running": "6.1", "next": "6.1"}})
     monkeypatch.setattr(driver, "reboot_reasons", lambda *_more: [])
     return Run(tmp_path / "state")
+
+
+def test_a_check_answers_at_its_end_and_records_nothing(run):
+    """Without an answer, `apply --check` reports that Ansible ended the play early."""
+    answer = gpu_state.act(lifecycle.Lifecycle(run.request(), True), "finish")
+    assert (answer["gpu_result"]["state"], os.path.exists(run.folder)) == ("done", False)
 
 
 def test_a_run_of_some_tags_leaves_the_rest_and_parts_of_several_runs_make_a_whole(run):

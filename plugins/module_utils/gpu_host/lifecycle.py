@@ -135,6 +135,8 @@ class Lifecycle:
         A run of some tags did only the parts in `ran`. The record of the others stays, and the next complete run does
         them.
         """
+        if self.check:
+            return {"gpu_result": self._answer("done", {}, [])}
         state, request = self.ledger.state, self.request
         wanted, earlier = request["wanted"], state["expect"]
         ran = set(wanted if request.get("ran") is None else request["ran"])

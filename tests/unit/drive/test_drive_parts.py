@@ -16,11 +16,11 @@ from gpusetup.errors import BadInputError, PreflightError
 
 
 def test_the_arguments_are_what_ansible_takes():
-    reach = Reach(limit="gpu", forks=9, user="admin", private_key="/k", extra_vars=("a=1",), passthrough=("--diff",))
+    reach = Reach(limit="gpu", forks=9, user="admin", private_key="/k", extra_vars=("a=1",), passthrough=("-v",))
     options = playbook_options(reach, inventories=["-x.ini", Path("/o")], variables=Path("/v.json"), check=True)
     assert options == (
         "--inventory=-x.ini", "--inventory=/o", "--limit=gpu", "--forks=9", "--user=admin", "--private-key=/k",
-        "--check", "--extra-vars=a=1", "--extra-vars=@/v.json", "--diff",
+        "--check", "--diff", "--extra-vars=a=1", "--extra-vars=@/v.json", "-v",
     )  # fmt: skip
     ours = playbook_options(Reach(limit="gpu"), inventories=[], limit=SELECTED)
     assert ours == (f"--limit={SELECTED}",), "our selection wins over the person's limit"

@@ -116,16 +116,18 @@ def test_a_reservation_is_respected(slurm, program):
     assert program.updates() == []
 
 
-def test_what_somebody_else_drained_stays_drained(slurm, program):
-    cluster = slurm("IDLE+DRAIN", "bad fan")
+@pytest.mark.parametrize("reason", ["bad fan", "gpusetup failed here: RMA", "gpusetup-health: gpu.ecc"])
+def test_what_somebody_else_drained_stays_drained(slurm, program, reason):
+    cluster = slurm("IDLE+DRAIN", reason)
     drained = cluster.drain("n1", 5)
-    assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by someone else: bad fan")
-    assert cluster.undrain("n1") == "someone else drained it meanwhile: bad fan"
+    assert (drained.ok, drained.ours, drained.why) == (True, False, f"drained by someone else: {reason}")
+    assert cluster.undrain("n1") == f"someone else drained it meanwhile: {reason}"
     assert program.updates() == []
 
 
-def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
-    cluster = slurm("IDLE+DRAIN", "gpusetup")
+@pytest.mark.parametrize("reason", ["gpusetup", "gpusetup : reboot issued"])
+def test_an_earlier_run_that_was_cut_left_it_drained(slurm, reason):
+    cluster = slurm("IDLE+DRAIN", reason)
     assert cluster.drain("n1", 5) == schedulers.Drained(ok=True, ours=True)
     still = slurm("ALLOCATED+DRAIN", "gpusetup", looks=10**6).drain("n1", 0)
     assert still == schedulers.Drained(ok=False, ours=True, why="jobs run: 41")
@@ -240,6 +242,8 @@ def test_kubernetes_waits_for_pods_with_a_gpu_then_drains(kubernetes, program):
     cluster = kubernetes(looks=2)
     assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
     cluster.undrain("n1")
+    ends = [call for call in program.calls() if call.startswith(("kubectl uncordon", "kubectl annotate"))][1:]
+    assert cluster.by_hand("n1").split(" && ") == ends
     changes = [verb for verb in verbs(program) if verb != "get"]
     assert changes == ["annotate", "cordon", "drain", "uncordon", "annotate"]
     assert "--ignore-daemonsets" in next(call for call in program.calls() if call.startswith("kubectl drain"))

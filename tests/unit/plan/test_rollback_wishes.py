@@ -205,17 +205,6 @@ def old(identity, version="580", verdict="pass", *, simulated=False, **wanted):
     return Past(id=identity, lock=lock, packages={"nvidia": version}, verified=verified, simulated=simulated)
 
 
-def test_another_mig_layout_is_another_state_of_the_same_versions():
-    def cut(identity, profile):
-        instances = (MigInstances(profile=profile, count=7),)
-        return old(identity, mig=(MigLayout(gpu="0000:00:06.0", enabled=True, instances=instances),))
-
-    now = cut("a2", "1g.35gb")
-    assert choose((cut("a1", "1g.18gb"), now), "a2").id == "a1"
-    with pytest.raises(PreflightError):
-        choose((cut("a1", "1g.35gb"), now), "a2")
-
-
 def test_an_exporter_that_listens_elsewhere_is_another_state_but_not_one_with_other_reasons():
     def listening(identity, address, why=""):
         return old(identity, monitoring=Exporter(kind="textfile", listen=address, why=why))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -45,17 +46,8 @@ PLAY = yaml.safe_load((PLAYBOOKS / "apply.yml").read_text())[0]
 STEPS = [item["role"].rpartition(".")[2] for item in PLAY["roles"]] + roles_of(PLAY["tasks"])
 
 
-class Manager:
-    """A package manager that knows what is installed and held."""
-
-    def __init__(self, held: list[str]) -> None:
-        self.there, self.holds = {"nvidia-utils": "580"}, held
-
-    def installed(self) -> dict[str, str]:
-        return dict(self.there)
-
-    def held(self) -> list[str]:
-        return list(self.holds)
+def manager(there: dict[str, str], held: list[str]) -> SimpleNamespace:
+    return SimpleNamespace(installed=there.copy, held=held.copy)
 
 
 @pytest.fixture
@@ -96,7 +88,7 @@ def rebooted(first):
 
 @pytest.fixture
 def record(tmp_path, monkeypatch, first):
-    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Manager([]))
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager({"nvidia-utils": "580"}, []))
 
     def opened(**more: Any) -> lifecycle.Lifecycle:
         request = {
@@ -248,8 +240,8 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
         brought={"nvidia-utils": "580"}, taken={"old": "1"}, moved={"libc6": "1"}, holds=["nvidia-utils"]
     )
     begun.save()
-    manager = Manager(["nvidia-utils"])
-    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
+    there, held = {"nvidia-utils": "580"}, ["nvidia-utils"]
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager(there, held))
     left = record().clean()
     assert left["ours"] == {
         "holds": ["nvidia-utils"],
@@ -257,7 +249,7 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
         "packages that gpusetup installed": ["nvidia-utils"],
     }
     assert (tmp_path / "state.json").exists()
-    manager.there, manager.holds = {"old": "1"}, []
+    there, held = {"old": "1"}, []
     assert record().clean()["ours"] == {}
     assert not tmp_path.exists()
 

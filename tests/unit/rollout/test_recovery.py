@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from functools import partial
+from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
@@ -84,12 +85,13 @@ def fleet(tmp_path, monkeypatch):
         made = SimpleNamespace(asked=asked, fails={}, after={}, boots={}, busy=set(busy))
 
         def play(_session, name, *, check=False, **_more):
-            hosts = {host: SimpleNamespace(failure=made.fails.get(host), data={}) for host in made.overlay}
+            users = {host: {"processes": [{"command": "python3", "pid": 7}]} for host in made.busy}
+            hosts = {
+                host: SimpleNamespace(failure=made.fails.get(host), data={"gpu_reboot_need": users.get(host, {})})
+                for host in made.overlay
+            }
             asked.append((name, check, made.variables))
-            return SimpleNamespace(
-                interrupted=False, track=SimpleNamespace(host=hosts.__getitem__),
-                data=lambda host, _action: {"processes": [{"command": "python3", "pid": 7}]} if host in made.busy else {},
-            )  # fmt: skip
+            return SimpleNamespace(interrupted=False, track=SimpleNamespace(host=hosts.__getitem__))
 
         def overlay(folder, variables):
             made.overlay, made.variables = (
@@ -192,6 +194,23 @@ def test_programs_that_stay_keep_their_gpu_and_the_node_is_given_back(fleet):
     assert (found["both"].state, found["both"].reference) == ("refused", "GS-423")
     assert "python3 (7)" in found["both"].message
     assert scheduler.given == ["both"]
+
+
+@pytest.mark.parametrize(("unreachable", "busy"), [(False, ["both"]), (True, [])])
+def test_a_host_whose_programs_cannot_be_listed_is_not_free(fleet, unreachable, busy):
+    """An unreachable host is left to the next play, which says that it is."""
+    made = fleet("both")
+    made.fails["both"] = Failure("Who uses the GPUs", "no nvidia-smi", unreachable)
+    assert list(made.hosts.draining.wait_idle({"both"})) == busy
+
+
+def test_all_nodes_drain_at_once_though_their_jobs_take_long():
+    scheduler, all_wait = Scheduler(), Barrier(40)
+    scheduler.drain = lambda _node, _seconds: all_wait.wait(10) * 0 or Drained(ok=True, ours=True)
+    plans = {f"n{number}": HostPlan(state="change") for number in range(40)}
+    taken = work(scheduler)
+    taken.rollout.facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
+    assert (taken.take(plans), taken.ours) == ({}, set(plans))
 
 
 def test_a_stop_while_programs_are_waited_for_gives_the_nodes_back(fleet, monkeypatch):

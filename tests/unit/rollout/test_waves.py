@@ -28,7 +28,7 @@ from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.host import Draft, jobs_of
-from gpusetup.rollout import verification, waves
+from gpusetup.rollout import outcome, verification, waves
 from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import _answered, twins
@@ -185,8 +185,8 @@ def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
 )  # {}: any_errors_fatal
 def test_an_answer_of_another_form_or_none_fails_its_host_alone(data):
     host = HostProgress("a", data={"gpu_state": data, "gpu_reboot": {"elapsed": "long"}})
-    outcome = outcome_of(HostPlan(state="change"), host, 1.0)
-    assert (outcome.state, outcome.reboot_seconds) == ("failed", 0.0)
+    found = outcome_of(HostPlan(state="change"), host, 1.0)
+    assert (found.state, found.reboot_seconds) == ("failed", 0.0)
     host.failure = Failure("Driver", "no module", document={"message": ["x"]})
     assert outcome_of(HostPlan(state="change"), host, 1.0).failure.message == "no module"
 
@@ -237,6 +237,15 @@ def test_a_host_s_own_changes_count_before_the_fleet_s_and_those_before_the_benc
     for seconds, reboot in ((500, 200), (700, 240), (2000, 220)):
         ran(tmp_path, seconds, reboot)
     assert away(tmp_path) == (700, 220, "host", 3)
+
+
+def test_the_downtimes_of_a_fleet_are_summed_up_once(tmp_path, monkeypatch):
+    for name in ("a", "b", "c"):
+        ran(tmp_path, 500, 200, name)
+    asked = []
+    monkeypatch.setattr(outcome, "median", lambda times: asked.append(times) or 1.0)
+    with_downtime({str(number): HostPlan(state="change", reboot=True) for number in range(50)}, tmp_path)
+    assert len(asked) <= 8
 
 
 @pytest.mark.parametrize(
@@ -311,7 +320,7 @@ def test_what_was_verified_is_not_measured_again(kept, said):
     assert verification._on_record(SimpleNamespace(facts={"a": facts}, plans=plans), "a") == said
 
 
-DRAFT = Draft(plan=HostPlan(state="change"), stage="transaction")
+DRAFT = Draft(plan=HostPlan(state="change", reboot=True), stage="transaction")
 
 
 def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
@@ -353,6 +362,7 @@ def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone():
 def test_an_answer_of_another_form_names_the_field(told, named):
     plan, fetched, asked = answered(told)
     assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
+    assert (plan.reboot, plan.lock) == (False, on_host.NO_LOCK), "nothing happens to it"
     assert named in plan.refusals[0].message
 
 
@@ -369,5 +379,7 @@ def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not():
     }  # fmt: skip
     refused = twins(hosts)
     assert set(refused) == {"gpu01", "gpu01.example.org"}
-    assert refused["gpu01"].message == "gpu01 and gpu01.example.org are the same machine"
+    assert refused["gpu01"].message == "gpu01, gpu01.example.org are the same machine"
     assert "--limit gpu01" in refused["gpu01"].hint
+    many = twins({f"gpu{number}": booted(facts, "b1", "m1") for number in range(2000)})
+    assert len(many["gpu7"].message) < 100

@@ -109,7 +109,7 @@ def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, kept, capsys
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--from", "/nowhere.json"], ["--only", "a,b"], ["--python", "python3"], ["--level", "stress", "--minutes", "0"],
+        ["--from", "/nowhere.json"], ["--only", "0,²"], ["--python", "python3"], ["--level", "stress", "--minutes", "0"],
         ["--lock", "/nowhere.json", "--from", ONE], ["/nowhere.ini"],
     ],
 )  # fmt: skip
