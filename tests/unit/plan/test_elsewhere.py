@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import pytest
 
 from gpusetup.cli.drift import _compared
@@ -66,9 +65,6 @@ def test_a_jetson_is_sent_to_jetpack(gpu, says):
     said = says(4, "resolve", "torch", "--gpu", gpu)
     assert "its driver and CUDA come with JetPack" in said
     assert "sudo apt-get install nvidia-jetpack" in said
-
-
-replace = msgspec.structs.replace
 
 
 WORKS = machine("ubuntu24.04-h200-keep")

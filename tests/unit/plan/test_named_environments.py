@@ -189,10 +189,6 @@ def second(wish, *pythons, facts=rocky):
     return planner.second(facts, wish, answer([], *((name, f"{version}-1.el9") for name, version in rows))).plan
 
 
-def stack(*texts, **fields):
-    return resolved(*texts, **fields).stack
-
-
 def beside(facts, *more):
     return changed(facts, pythons=(*facts.pythons, *more))
 
@@ -262,7 +258,7 @@ def test_a_release_candidate_comes_only_when_it_is_asked_for():
     facts = machine("ubuntu22.04-a100-mismatch")
     everything = Offers({name: (Offer(version="1"),) for name in packaged_patterns(system)})
     assert pythons_of(facts, Settings(), system, everything) == ("3.10",)
-    asked = interpreter_of(facts, Settings(), stack("torch", "python==3.11", os="ubuntu22.04"), system)
+    asked = interpreter_of(facts, Settings(), resolved("torch", "python==3.11", os="ubuntu22.04").stack, system)
     assert [package.name for package in asked.packages] == ["python3.11", "python3.11-venv"]
 
 
@@ -271,7 +267,7 @@ def test_every_chosen_python_has_a_way_onto_its_distribution(system):
     facts = described_host(Request(os=system.id, arch="x86_64"))
     assert system_of(matrix(), facts) == system
     for gpu in ("t4", "a100"):
-        found = stack("torch", gpus=(gpu,), os=system.id)
+        found = resolved("torch", gpus=(gpu,), os=system.id).stack
         interpreter = interpreter_of(facts, Settings(), found, system)
         own = found.python.version in {None, system.python}
         assert bool(interpreter.path) != own
