@@ -160,8 +160,9 @@ def _debian_sources(root: Path, spec: HostSpec) -> None:
     if spec.network != "mirror":
         (root / "etc/apt/sources.list").write_text(f"# No network but the lab's: {network.REPOSITORY_URL}\n")
         return
-    suite = ROOTS[FLAVOURS[spec.flavour].root].suite
-    lines = mirror.sources(suite)
+    persistence = root / "etc/systemd/system/nvidia-persistenced.service.d/lab.conf"
+    run(["install", "-D", "--mode=644", SOURCE / "dressing" / "persistenced.conf", persistence])
+    lines = mirror.sources(suite := ROOTS[FLAVOURS[spec.flavour].root].suite)
     if lines and suite == "bookworm":
         (root / "etc/apt/sources.list").write_text("\n".join(lines) + "\n")
     elif lines:
