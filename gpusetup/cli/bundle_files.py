@@ -159,10 +159,6 @@ def add_mirror_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what it would hold")
     timers.add_argument(parser)
     options.add_format(parser)
-    parser.set_defaults(
-        ask_become_pass=False, ask_vault_pass=False, limit=None, forks=None, user=None, private_key=None,
-        vault_password_file=None, ansible_arguments=[], extra_vars=[], inventory=None,
-    )  # fmt: skip
 
 
 def run_mirror(arguments: argparse.Namespace) -> Exit:
@@ -176,14 +172,15 @@ def run_mirror(arguments: argparse.Namespace) -> Exit:
       gpusetup bundle mirror --os ubuntu24.04 --releases 1 --dry-run          show its size
       gpusetup bundle mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
     """
+    task = timers.Task(does="keep the mirror of NVIDIA's repositories fresh", longest="12h", spread="1h")
     if arguments.timer in {timers.OFF, timers.SHOW}:
-        return _timed(arguments)
+        return timers.answer(arguments, task, os.environ)
     if not arguments.os or not (arguments.out or arguments.dry_run) or arguments.releases < 1:
         raise BadInputError(
             "GS-779", "a mirror needs a distribution, a folder and at least one release of each line", path="--os"
         )
     if arguments.timer:
-        return _timed(arguments)
+        return timers.answer(arguments, task, os.environ)
     from gpusetup.bootstrap.bundle import alone_on
     from gpusetup.cli.bundle import Progress
     from gpusetup.matrix.load import data_home
@@ -236,19 +233,3 @@ def _text(made: Mirror) -> str:
         lines += ["", f"gpusetup_source={made.source}   # or where it is served",
                   f"gpusetup_source_fingerprints={','.join(made.fingerprints)}"]  # fmt: skip
     return "\n".join(lines)
-
-
-def _timed(arguments: argparse.Namespace) -> Exit:
-    words = [word for name in arguments.os for word in ("--os", name)]
-    words += [word for name in arguments.arch or () for word in ("--arch", name)]
-    for option, value in (
-        ("--releases", arguments.releases), ("--out", arguments.out and Path(arguments.out).absolute()),
-        ("--room", arguments.room), ("--source", arguments.source), ("--source-key", arguments.source_key),
-        ("--source-fingerprints", arguments.source_fingerprints), ("--sign-with", arguments.sign_with),
-    ):  # fmt: skip
-        words += [option, str(value)] if value not in (None, "") else []
-    task = timers.Task(
-        command="bundle mirror", does="keep the mirror of NVIDIA's repositories fresh", words=tuple(words),
-        longest="12h", spread="1h",
-    )  # fmt: skip
-    return timers.answer(arguments, task, os.environ)

@@ -57,7 +57,6 @@ def _timer(arguments: argparse.Namespace) -> Exit:
     import os
 
     task = timers.Task(
-        command="drift",
         does="check {what} for drift",
         codes="# Exit 9, a difference, is a failed unit: `systemctl {user}--failed` and alerts on them show it.\n",
     )

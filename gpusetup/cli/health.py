@@ -67,43 +67,18 @@ def timed(arguments: argparse.Namespace) -> Exit:
 def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the same verification, always with --when-idle."""
     level = arguments.level
-    words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
-    words += verify_quarantine.repeated(arguments) + _check_words(arguments, _textfile_folder(arguments))
+    arguments.when_idle = True
+    if arguments.timer not in {timers.OFF, timers.SHOW}:
+        found = (folder for folder in FOLDERS if os.access(folder, os.W_OK))
+        arguments.textfile = arguments.textfile or next(found, None)
     return timers.Task(
-        command="fleet health",
         does=f"verify {{what}}, level {level}",
         kind="" if level == "quick" else level,
-        words=tuple(words),
         codes="# Exit 8, a check failed, is a failed unit; 9 says that an apply was changing the host.\n"
         "SuccessExitStatus=9\n",
         environment=_LIBRARIES,
         longest="1h" if level != "stress" else f"{60 + int(arguments.minutes)}min",
     )
-
-
-def _check_words(arguments: argparse.Namespace, textfile: str | None) -> list[str]:
-    """Return the options of the checks for a timer or a script to repeat."""
-    words: list[str] = []
-    for option, value in (
-        ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
-        ("--minutes", f"{arguments.minutes:g}" if arguments.level == "stress" else None),
-        ("--python", arguments.python),
-        ("--cuda-home", arguments.cuda_home),
-        ("--gpus", arguments.gpus),
-        ("--lock", arguments.lock),
-        ("--baseline", arguments.baseline),
-        ("--textfile", textfile),
-    ):
-        if value is not None:
-            files = option in {"--lock", "--baseline", "--textfile"}
-            words += [option, str(Path(value).absolute()) if files else str(value)]
-    return words
-
-
-def _textfile_folder(arguments: argparse.Namespace) -> str | None:
-    if arguments.textfile is not None or arguments.timer in {timers.OFF, timers.SHOW}:
-        return str(arguments.textfile) if arguments.textfile is not None else None
-    return next((folder for folder in FOLDERS if os.access(folder, os.W_OK)), None)
 
 
 _NEXT = {
@@ -137,18 +112,12 @@ def hooks(arguments: argparse.Namespace) -> Exit:
             text += "next: remove their lines from slurm.conf, then scontrol reconfigure\n"
         output.write_answer(text or "no hooks\n", arguments.out)
         return Exit.DONE
-    words = _hook_words(arguments)
+    words = timers.typed(arguments)
     texts = hook_files(arguments.hooks, words)
     _write_hooks(folder, texts, shlex.join(["gpusetup", "fleet", "health", "--hooks", arguments.hooks, *words]))
     told = "".join(f"{folder / name}\n" for name in sorted(texts))
     output.write_answer(told + _NEXT[arguments.hooks].format(folder=folder), arguments.out)
     return Exit.DONE
-
-
-def _hook_words(arguments: argparse.Namespace) -> list[str]:
-    words = ["--level", arguments.level, *verify_quarantine.repeated(arguments)]
-    words += _check_words(arguments, arguments.textfile)
-    return words + (["--strict"] if arguments.strict else [])
 
 
 def _write_hooks(folder: Path, texts: dict[str, str], again: str) -> None:

@@ -67,7 +67,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     if os.geteuid() != 0:
         raise PreflightError("GS-970", "a host is changed by root alone", hint="run the command with sudo")
     if arguments.timer is not None:
-        return _timed(arguments)
+        task = timers.Task(does="pull the stack of {what}", codes=f"{_CODES}SuccessExitStatus=6 9\n", longest="5h")
+        return timers.answer(arguments, task, os.environ)
     from gpusetup.pull.client import pull
 
     with streams.terminated_is_interrupted():
@@ -108,35 +109,6 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         key=arguments.lease_key or "",
         login=Path(arguments.lease_login) if arguments.lease_login else None,
     )
-
-
-def _timed(arguments: argparse.Namespace) -> Exit:
-    words = [arguments.url, "--class", arguments.kind, "--wave", str(arguments.wave)]
-    for option, value in (("--domain", arguments.domain), ("--name", arguments.name)):
-        words += [option, value] if value else []
-    for option, value in (
-        ("--token-file", arguments.token_file),
-        ("--signers", arguments.signers),
-        ("--ca", arguments.ca),
-        ("--lease-certificate", arguments.lease_certificate),
-        ("--lease-key", arguments.lease_key),
-        ("--lease-login", arguments.lease_login),
-    ):
-        words += [option, str(Path(value).absolute())] if value else []
-    for text in arguments.variables:
-        words += ["--set", text]
-    task = timers.Task(
-        command="fleet pull",
-        does="pull the stack of {what}",
-        words=tuple(words),
-        codes=f"{_CODES}SuccessExitStatus=6 9\n",
-        longest="5h",
-    )
-    for name in ("inventory", "limit", "forks", "user", "private_key", "vault_password_file"):
-        setattr(arguments, name, None)
-    arguments.ask_become_pass = arguments.ask_vault_pass = False
-    arguments.extra_vars = arguments.ansible_arguments = ()
-    return timers.answer(arguments, task, os.environ)
 
 
 def _text(report: PullReport, told: bool) -> str:

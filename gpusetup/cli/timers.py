@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from gpusetup.errors import BadInputError, Exit, PreflightError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from gpusetup.model.documents import Timer
 
@@ -32,14 +33,10 @@ OFF, SHOW = "never", "show"
 class Task:
     """What a timer runs."""
 
-    command: str
-    """The command of gpusetup: `drift`, `fleet health`."""
     does: str
     """Its description; `{what}` is this machine or the inventory."""
     kind: str = ""
     """Suffix of the timer's name, for commands with several timers on a machine."""
-    words: tuple[str, ...] = ()
-    """The command's options, except those that reach hosts."""
     codes: str = ""
     """Lines of the unit about exit codes."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -79,8 +76,8 @@ def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, 
     """Install, show or remove the timer, and say so."""
     if arguments.format not in ("text", "json"):
         raise not_together("--timer", f"--format {arguments.format}", "it tells of a timer as text or JSON")
-    command = command_of(arguments, task)
-    name = name_of(task, command, arguments.inventory)
+    command = command_of(arguments)
+    name = name_of(arguments, task.kind)
     from gpusetup.model.documents import Timer
 
     if arguments.timer == SHOW:
@@ -91,7 +88,7 @@ def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, 
         _install(arguments, task, name, command, environment)
         runs = " ".join(quoted(word) for word in command)
         found = Timer(timer=name, state="installed", when=arguments.timer, runs=runs)
-    out = arguments.out if getattr(arguments, "answers", False) else None  # else it is the folder of a mirror
+    out = arguments.out if getattr(arguments, "answers", False) else None
     return output.answer(arguments.format, found, _timer_text(found), out)
 
 
@@ -106,13 +103,41 @@ def _timer_text(found: Timer) -> str:
     }[found.state]
 
 
-def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
-    """Return the timer's command with absolute paths; refuse options that would ask for input."""
-    asked = [
-        name
-        for name, value in (("-K", arguments.ask_become_pass), ("--ask-vault-pass", arguments.ask_vault_pass))
-        if value
-    ]
+_OWN = ("timer", "hooks", "format", "debug", "quiet", "ansible_arguments")
+"""Options that are about this call, not about what a timer or a script repeats."""
+_REACH = ("inventory", "limit", "forks", "user", "private_key", "vault_password_file", "extra_vars")
+
+
+def typed(arguments: argparse.Namespace, only: Container[str] = ()) -> list[str]:
+    """Return what was typed after the command, for a timer or a script to repeat, with absolute paths."""
+    from gpusetup.cli.main import command_parser
+
+    words, places = [], []
+    left = (*_OWN, "out") if getattr(arguments, "answers", False) else _OWN  # else it is the folder of a mirror
+    for one in command_parser(arguments.command)._actions:  # noqa: SLF001 - argparse offers no other list of them
+        value = getattr(arguments, one.dest, None)
+        if value is None or value == one.default or one.dest in left or (only and one.dest not in only):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            text = f"{item:g}" if isinstance(item, float) else str(item)
+            if one.metavar in ("FILE", "DIR") or (one.dest == "inventory" and Path(text).exists()):
+                text = str(Path(text).absolute())
+            if text.startswith("@") and one.dest == "extra_vars":
+                text = f"@{Path(text[1:]).absolute()}"
+            option = "".join(one.option_strings[:1])
+            if not option:
+                places.append(text)
+            elif item is True:
+                words.append(option)
+            else:
+                words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words + places
+
+
+def command_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the timer's command; refuse options that would ask for input, and values that units must not contain."""
+    options = (("-K", "ask_become_pass"), ("--ask-vault-pass", "ask_vault_pass"))
+    asked = [option for option, name in options if getattr(arguments, name, False)]
     if asked:
         raise BadInputError(
             "GS-807",
@@ -120,41 +145,25 @@ def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
             path=asked[0],
             hint="allow passwordless sudo, or use --vault-password-file",
         )
-    words = [sys.executable, "-m", "gpusetup", *task.command.split(), *task.words]
-    for option, value in (
-        ("--limit", arguments.limit),
-        ("--forks", arguments.forks),
-        ("--user", arguments.user),
-        ("--private-key", _absolute(arguments.private_key)),
-        ("--vault-password-file", _absolute(arguments.vault_password_file)),
-    ):
-        if value is not None:
-            words += [option, str(value)]
-    handed_on = [word for word in arguments.ansible_arguments if word.startswith(("-e", "--extra"))]
-    for item in (*arguments.extra_vars, *handed_on):
-        if not item.startswith("@"):
-            raise BadInputError(
-                "GS-807",
-                "everyone on this machine can read a timer's unit, so it must not contain values of --extra-vars",
-                path="--extra-vars",
-                hint="keep it in the inventory or a vault, or name a file: --extra-vars @FILE",
-            )
-        words += ["--extra-vars", f"@{_absolute(item[1:])}"]
-    if arguments.inventory is not None:
-        words.append(str(_absolute(arguments.inventory)))
-    return [*words, *(["--", *arguments.ansible_arguments] if arguments.ansible_arguments else [])]
+    passed = getattr(arguments, "ansible_arguments", [])
+    handed_on = [word for word in passed if word.startswith(("-e", "--extra"))]
+    if not all(item.startswith("@") for item in (*getattr(arguments, "extra_vars", ()), *handed_on)):
+        raise BadInputError(
+            "GS-807",
+            "everyone on this machine can read a timer's unit, so it must not contain values of --extra-vars",
+            path="--extra-vars",
+            hint="keep it in the inventory or a vault, or name a file: --extra-vars @FILE",
+        )
+    words = [sys.executable, "-m", "gpusetup", *arguments.command.split(), *typed(arguments)]
+    return [*words, *(["--", *passed] if passed else [])]
 
 
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else str(Path(path).absolute())
-
-
-def name_of(task: Task, command: Sequence[str], inventory: str | None) -> str:
-    """Return the timer's name: one for this machine, one per set of arguments for an inventory."""
-    name = f"gpusetup-{task.command.split()[-1]}" + (f"-{task.kind}" if task.kind else "")
-    if inventory is None:
+def name_of(arguments: argparse.Namespace, kind: str) -> str:
+    """Return the timer's name: one for this machine, one per set of hosts and ways to reach them."""
+    name = f"gpusetup-{arguments.command.split()[-1]}" + (f"-{kind}" if kind else "")
+    if getattr(arguments, "inventory", None) is None:
         return name
-    reached = (task.command, *command[3 + len(task.command.split()) + len(task.words) :])
+    reached = (arguments.command, *typed(arguments, _REACH), *arguments.ansible_arguments)
     return f"{name}-" + hashlib.sha256("\0".join(reached).encode()).hexdigest()[:8]
 
 
@@ -219,10 +228,11 @@ def _install(
             path="--timer",
             hint="daily, hourly, or such as 'Mon..Fri 06:30'; man 7 systemd.time",
         )
-    what = "this machine" if arguments.inventory is None else Path(arguments.inventory).name
+    inventory = getattr(arguments, "inventory", None)
+    what = "this machine" if inventory is None else Path(inventory).name
     folder = unit_folder(environment)
-    ledger = record(arguments.inventory)
-    again = f"gpusetup {task.command} --timer {calendar if re.fullmatch('[a-z]+', calendar) else repr(calendar)}"
+    ledger = record(inventory)
+    again = shlex.join(["gpusetup", *command[3:], "--timer", calendar])
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in units(task, command, calendar, what, environment).items():
         path = folder / f"{name}.{suffix}"

@@ -82,23 +82,12 @@ def acts(arguments: argparse.Namespace) -> bool:
     return bool(arguments.quarantine or arguments.on_bad or arguments.on_good)
 
 
-def repeated(arguments: argparse.Namespace) -> list[str]:
-    """Return these options for a timer or a script to repeat."""
-    words = []
-    for option in ("quarantine", "on-bad", "on-good", "node", "ignore"):
-        if value := getattr(arguments, option.replace("-", "_")):
-            words += [f"--{option}", str(value)]
-    if acts(arguments) or arguments.hooks is not None:
-        words += ["--leave-after", str(arguments.leave_after), "--return-after", str(arguments.return_after)]
-        words += ["--most-out", arguments.most_out]
-    return words
-
-
 def check(arguments: argparse.Namespace) -> None:
     """Refuse contradictory options before doing anything."""
-    if arguments.timer is not None and (arguments.forget or arguments.quarantine == "slurm-job"):
+    regular = "--timer" if arguments.timer is not None else "--hooks" if arguments.hooks is not None else ""
+    if regular and (arguments.forget or (arguments.quarantine == "slurm-job" and arguments.timer is not None)):
         option = "--forget" if arguments.forget else "--quarantine slurm-job"
-        raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option)
+        raise BadInputError("GS-512", f"{option} cannot be used with {regular}", path=option)
     if arguments.leave_after < 1 or arguments.return_after < 1:
         raise BadInputError("GS-516", "--leave-after and --return-after must be 1 or more", path="--leave-after")
     if not re.fullmatch(r"[1-9][0-9]{0,5}|(?:[1-9][0-9]?|100)%", arguments.most_out):

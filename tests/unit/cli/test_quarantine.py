@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 import jsonschema
 import pytest
 
-from gpusetup.cli import health, session, verify_quarantine
-from gpusetup.cli.main import command_parser, main
+from gpusetup.cli import session, verify_quarantine
+from gpusetup.cli.main import main
 from gpusetup.errors import VerifyFailedError
 from gpusetup.health import history, schedulers, service
 from gpusetup.health.schedulers import condition_patch
@@ -339,18 +339,9 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
         ("--forget", "no effect without --quarantine"), ("--ignore gpu.ecc", "no effect without --quarantine"),
         ("--timer daily --quarantine slurm --forget", "cannot be used with --timer"),
         ("--timer daily --quarantine slurm-job", "cannot be used with --timer"),
-        ("--hooks slurm inventory.ini", "cannot be used with --hooks"),
+        ("--hooks slurm --forget", "cannot be used with --hooks"), ("--hooks slurm inventory.ini", "cannot be used with --hooks"),
         ("--hooks slurm --quarantine slurm", "cannot be used with --hooks"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(machine, words, said, says):
     assert said in says(3, "fleet", "health", *shlex.split(words))
-
-
-def test_a_timer_repeats_what_follows():
-    words = ["--timer", "daily", "--quarantine", "slurm", "--on-bad", "take {node}", "--ignore", "gpu.ecc"]
-    told = health.task_of(command_parser("fleet health").parse_args(words)).words
-    for option, value in (("--quarantine", "slurm"), ("--on-bad", "take {node}"), ("--leave-after", "2")):
-        assert told[told.index(option) + 1] == value
-    plain = command_parser("fleet health").parse_args(["--timer", "daily"])
-    assert "--leave-after" not in health.task_of(plain).words

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from gpusetup.cli import timers
-from gpusetup.cli.main import main
+from gpusetup.cli.main import command_parser, main
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError
 from gpusetup.health import schedulers
 
-DRIFT = timers.Task(command="drift", does="check {what} for drift")
+DRIFT = timers.Task(does="check {what} for drift")
 HOSTILE = """a b"c'd$HOME%h\\;e"""
 
 
@@ -56,11 +56,23 @@ def test_a_timer_has_nobody_to_ask_and_no_value_of_a_variable_gets_into_a_unit(s
     assert (systemd, (tmp_path / "units").exists()) == ([], False)
 
 
-def test_a_file_of_variables_is_named_absolutely(systemd, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["drift", "fleet health", "fleet pull", "bundle mirror"])
+def test_a_timer_repeats_every_option_that_its_command_takes(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["drift", "--timer", "daily", "-e", "@vars.yml"]) == 0
-    (service,) = (tmp_path / "units").glob("*.service")
-    assert f'"--extra-vars" "@{tmp_path}/vars.yml"' in service.read_text()
+    (tmp_path / "-x").touch()
+    parser, words = command_parser(name), []
+    for one in parser._actions:
+        text = "@-x" if one.dest == "extra_vars" else one.choices[-1] if one.choices else "3" if one.type else "-x"
+        if one.nargs != 0 and one.dest not in timers._OWN:
+            words += [f"{one.option_strings[0]}={text}"] if one.option_strings else ["gpu01,"]
+        elif one.default is False and not one.dest.startswith("ask_"):
+            words.append(one.option_strings[0])
+    given = parser.parse_args(words)
+    again = parser.parse_args(timers.typed(given))
+    left = {*timers._OWN, *(["out"] if hasattr(given, "answers") else [])}
+    for dest, value in vars(given).items():
+        kept = str(getattr(again, dest)).replace(f"{tmp_path}/", "")
+        assert dest in left or kept == str(value), dest
 
 
 def test_what_systemd_expands_in_commands_stays_itself_in_settings():
@@ -77,9 +89,7 @@ def test_a_line_break_never_reaches_a_unit():
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the units back")
 def test_systemd_accepts_the_units(tmp_path):
     command = ["/bin/true", "drift", HOSTILE, "$(touch x)"]
-    task = timers.Task(
-        command="drift", does="check {what}", codes="SuccessExitStatus=9\n", environment=(("A", HOSTILE),)
-    )
+    task = timers.Task(does="check {what}", codes="SuccessExitStatus=9\n", environment=(("A", HOSTILE),))
     for suffix, text in timers.units(task, command, "Mon..Fri 06:30", f"{HOSTILE} hosts", {"HOME": "/root"}).items():
         (tmp_path / f"gpusetup-drift.{suffix}").write_text(text)
     argv = ["systemd-analyze", "verify", tmp_path / "gpusetup-drift.service", tmp_path / "gpusetup-drift.timer"]
@@ -96,7 +106,7 @@ def test_a_verification_has_a_timer_of_the_same_kind(systemd, tmp_path, says):
     assert f'"fleet" "health" "--level" "full" "--when-idle" "--budget" "300" "--textfile" "{folder}"' in service
     assert "SuccessExitStatus=9" in service
     says(0, "fleet", "health", "--timer", "hourly")
-    assert '"--level" "quick" "--when-idle"' in (tmp_path / "units/gpusetup-health.service").read_text()
+    assert '"fleet" "health" "--when-idle"' in (tmp_path / "units/gpusetup-health.service").read_text()
     assert says(0, *full, "--textfile", folder, "--timer", "show").startswith("gpusetup-health-full.timer: Sun 04:00")
     says(0, *full, "--timer", "never")
     units = sorted(path.name for path in (tmp_path / "units").iterdir())
@@ -120,7 +130,7 @@ def test_on_a_machine_with_a_record_the_timer_is_part_of_it(systemd, tmp_path, m
     files = {path: {**entry, "now": "another"} for path, entry in kept["files"].items()}
     (first, second) = host_code("gpu_judge.drift").files({}, {"files": files})
     assert {first.mend, second.mend} == {"hand"}, "no apply writes it: the command that does is named"
-    assert first.hint == "gpusetup fleet health --timer daily"
+    assert first.hint == "gpusetup fleet health --when-idle --timer daily"
     assert not host_code("gpu_judge.record_form").wrong(kept)
     assert main(["fleet", "health", "--timer", "never"]) == 0
     kept = json.loads((state / "state.json").read_text())
@@ -142,7 +152,7 @@ def test_the_scripts_fail_open(machine, folder):
     machine.program("logger", "cat >>log")
     for name, codes in (("slurm-health", {0: 0, 1: 0, 8: 0, 127: 0}), ("slurm-job", {0: 0, 1: 0, 8: 1, 9: 0, 127: 0})):
         text = (folder / name).read_text()
-        assert "--return-after 3 --most-out 10% --budget 20 --cuda-home /opt/cuda --strict" in text
+        assert "--ignore gpu.ecc --strict --cuda-home /opt/cuda --budget 20" in text
         for code, wanted in codes.items():
             stand_in = machine.program("python", f"echo said {code} >&2; exit {code}")
             script = machine.folder / "script"
@@ -163,8 +173,7 @@ def test_hooks_are_part_of_the_record(machine, folder, monkeypatch):
     ledger = host_code("gpu_host.ledger").Ledger(str(machine.folder / "lib"))
     monkeypatch.setattr(timers, "record", lambda _: ledger)
     assert main(["fleet", "health", "--hooks", "slurm"]) == 0
-    hint = "gpusetup fleet health --hooks slurm --level quick --leave-after 2 --return-after 3 --most-out 10%"
-    assert ledger.state["files"][str(folder / "slurm-job")]["hint"] == hint
+    assert ledger.state["files"][str(folder / "slurm-job")]["hint"] == "gpusetup fleet health --hooks slurm"
     assert (folder / "slurm-job").stat().st_mode & 0o777 == 0o755
     assert main(["fleet", "health", "--hooks", "never"]) == 0
     assert ledger.state["files"] == {}
