@@ -1,4 +1,4 @@
-"""The pages of questions that people ask: every block is run, and says what the page says."""
+"""The README and the pages of questions: every block is run, and says what the page says."""
 
 import io
 import re
@@ -10,9 +10,8 @@ import pytest
 from gpusetup.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [
-    (ROOT / "docs" / "guides" / name).read_text(encoding="utf-8") for name in ("questions.md", "package-questions.md")
-]
+GUIDES = ROOT / "docs" / "guides"
+PAGES = [path.read_text() for path in (ROOT / "README.md", GUIDES / "questions.md", GUIDES / "package-questions.md")]
 _BLOCK = re.compile(r"^```console\n((?:\$ (?:printf '[^']*' \| )?gpusetup .*\n)+)((?:.*\n)*?)```$", re.MULTILINE)
 BLOCKS = [block for page in PAGES for block in _BLOCK.findall(page)]
 """Of several commands in a block the last one's answer is shown; the others write the files that it reads."""
