@@ -179,7 +179,7 @@ def run_export(arguments: argparse.Namespace) -> Exit:
 
 
 _LIMIT = 64 << 20
-_PATIENCE = 60.0
+_PATIENCE = 5.0
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ An imported release is in force as soon as the link `current` names it, until th
 """
 
 import datetime as dt
+import fcntl
 import hashlib
 import os
 import shutil
@@ -187,28 +188,27 @@ def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool
 def put_in_force(release: MatrixRelease, home: Path) -> Path:
     """Store a release and make it the one that lookups read; if interrupted, the previous one stays in force."""
     home.mkdir(parents=True, exist_ok=True)
-    folder = home / release.name
-    if not folder.is_dir():
-        new = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
-        try:
-            written(release, new)
-            for path in new.rglob("*.json"):
-                with path.open("rb") as file:  # else a power cut leaves it empty
-                    os.fsync(file.fileno())
-            new.chmod(0o755)
-            new.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another import of this release was faster
-                raise
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-    link = home / f".{_CURRENT}.{os.getpid()}"
-    link.unlink(missing_ok=True)
-    link.symlink_to(folder.name)
-    link.replace(home / _CURRENT)
-    for old in all_kept(home)[:-KEPT]:
-        if old != folder:
-            shutil.rmtree(old, ignore_errors=True)
+    folder, new, link = home / release.name, home / ".new", home / f".{_CURRENT}"
+    with (home / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(new, ignore_errors=True)  # a killed import left it
+        if not folder.is_dir():
+            try:
+                new.mkdir()
+                written(release, new)
+                for path in new.rglob("*.json"):
+                    with path.open("rb") as file:  # else a power cut leaves it empty
+                        os.fsync(file.fileno())
+                new.chmod(0o755)
+                new.rename(folder)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name)
+        link.replace(home / _CURRENT)
+        for old in all_kept(home)[:-KEPT]:
+            if old != folder:
+                shutil.rmtree(old, ignore_errors=True)
     return folder
 
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -126,7 +127,7 @@ def test_what_cannot_be_used_changes_nothing(home, harm, said):
     assert (code, out) == (3, "")
     assert said in " ".join(err.split())
     assert matrix().digest == before
-    assert not list((home / "data/gpusetup/matrix").glob(".new-*"))
+    assert not list((home / "data/gpusetup/matrix").glob(".new*"))
 
 
 def test_an_older_release_comes_back_only_when_it_is_asked_for(home):
@@ -155,10 +156,23 @@ def test_so_many_releases_are_kept_and_the_one_in_force_always(home, monkeypatch
     assert (folder / "current").resolve().name.startswith(days[0])
 
 
-def test_two_imports_of_one_release_at_the_same_time_both_succeed(home, monkeypatch):
-    made, written = releases.release_of(Matrix()), releases.written
-    monkeypatch.setattr(releases, "written", lambda *given: [written(made, home / made.name), written(*given)])
-    assert releases.put_in_force(made, home) == home / made.name
+def test_what_a_killed_import_left_goes_with_the_next_one(home, monkeypatch):
+    made, place = releases.release_of(Matrix()), home / "matrix"
+    with monkeypatch.context() as killed:
+        killed.setattr(releases.shutil, "rmtree", lambda *_given, **_named: None)
+        killed.setattr(releases.os, "fsync", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            releases.put_in_force(made, place)
+    assert releases.put_in_force(made, place) == place / made.name
+    assert sorted(path.name for path in place.iterdir()) == sorted([".lock", "current", made.name])
+
+
+def test_a_dead_address_is_given_up_soon(home, monkeypatch):
+    clock = Mock(now=0.0)
+    clock.monotonic, clock.sleep = lambda: clock.now, lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr("gpusetup.bootstrap.web.time", clock)
+    assert "cannot fetch" in asked("import", "http://127.0.0.1:1/matrix.json")[2]
+    assert clock.now < 10
 
 
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, monkeypatch):
