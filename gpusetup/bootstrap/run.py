@@ -130,39 +130,40 @@ _IN_USE = {"done", "pending-reboot"}
 LOG_FILE = Path("/var/log/gpusetup-bootstrap.log")
 
 
-def bootstrap(config: Config, log: Callable[[str], None], *, asks: bool = False) -> Status:
-    """Run to a final state; a reboot ends this process, and the next boot continues.
-
-    `asks`: the machine is in use, so a needed reboot stays pending.
-    """
-    effects, callback = Effects(config, log), Callback(config.callback)
+def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
+    """Run to a final state; a reboot ends this process, and the next boot continues."""
     with alone_on_machine(HOME):
-        with suppress(OSError):
-            RESERVE.write_bytes(b"\0" * 65536)
-        effects.prepare()
-        before = load()
-        limits = Limits(
-            reboots=config.reboots,
-            fetches=bool(config.lock_url),
-            image=config.stage == "image",
-            asks=asks or (before is not None and before.state in _IN_USE),
-        )
-        status = begin(before, _now())
-        status = replace(status, log=str(LOG_FILE), gpusetup=__version__)
-        while True:
-            if status.state in _IN_USE:
-                status = replace(status, lock=_digest(LOCK_FILE), recheck=None)
-            _keep(status)
-            log(message(status))
-            callback.tell(status)
-            if status.state in FINAL:
-                break
-            if status.state == "rebooting":
-                callback.settle(5)
-            status = advance(status, effects.perform(status), limits, _now())
-        effects.finish(status)
-        RESERVE.unlink(missing_ok=True)
-        callback.settle(20)
+        return _to_end(config, log, load(), asks=False)
+
+
+def _to_end(config: Config, log: Callable[[str], None], before: Status | None, *, asks: bool) -> Status:
+    """Run from the status `before`; `asks`: the machine is in use, so a needed reboot stays pending."""
+    effects, callback = Effects(config, log), Callback(config.callback)
+    with suppress(OSError):
+        RESERVE.write_bytes(b"\0" * 65536)
+    effects.prepare()
+    limits = Limits(
+        reboots=config.reboots,
+        fetches=bool(config.lock_url),
+        image=config.stage == "image",
+        asks=asks or (before is not None and before.state in _IN_USE),
+    )
+    status = begin(before, _now())
+    status = replace(status, log=str(LOG_FILE), gpusetup=__version__)
+    while True:
+        if status.state in _IN_USE:
+            status = replace(status, lock=_digest(LOCK_FILE), recheck=None)
+        _keep(status)
+        log(message(status))
+        callback.tell(status)
+        if status.state in FINAL:
+            break
+        if status.state == "rebooting":
+            callback.settle(5)
+        status = advance(status, effects.perform(status), limits, _now())
+    effects.finish(status)
+    RESERVE.unlink(missing_ok=True)
+    callback.settle(20)
     return status
 
 
@@ -187,15 +188,13 @@ def _now() -> Moment:
 
 def recheck(config: Config, log: Callable[[str], None]) -> Status:
     """Apply if there is a reason to, else record the drift of this machine."""
-    status = load()
-    if status is None:
-        raise PreflightError("GS-752", "no bootstrap has run on this machine", note="nothing was changed")
-    reason = why_apply(status, _pinned(config), boot_id())
-    if reason:
-        log(f"re-check: {reason}")
-        return bootstrap(config, log, asks=True)
-    callback = Callback(config.callback)
     with alone_on_machine(HOME):
+        status = load()
+        if status is None:
+            raise PreflightError("GS-752", "no bootstrap has run on this machine", note="nothing was changed")
+        if reason := why_apply(status, _pinned(config), boot_id()):
+            log(f"re-check: {reason}")
+            return _to_end(config, log, status, asks=True)
         _, text = Effects(config, log).gpusetup("drift")
         found = _drift(text)
         if found is None:
@@ -204,6 +203,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
         status = replace(status, recheck=found)
         save(status)
         log(message(status) if found.differences else f"re-check: {found.state}")
+        callback = Callback(config.callback)
         callback.tell(status)
         callback.settle(20)
     return status

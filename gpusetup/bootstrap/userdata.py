@@ -240,19 +240,15 @@ def _cloud_config(data: UserData) -> str:
 def _shell(data: UserData) -> str:
     text = ["#!/bin/sh\n", _comments(data), "set -eu\numask 077\n"]
     for path, mode, content in data.files():
-        folder = path.rsplit("/", 1)[0]
-        text.append(f"mkdir -p -m 0755 {folder}\ncat >{path} <<{_here(content)}chmod {mode} {path}\n")
+        end = "GPUSETUP_END"
+        while end in content:
+            end += "_"
+        # A here-document ends in a newline, which a content without one loses again.
+        ending = f"{end}\n" if content.endswith("\n") else f"\n{end}\ntruncate -s -1 {path}\n"
+        text.append(f"mkdir -p -m 0755 {path.rsplit('/', 1)[0]}\n")
+        text.append(f"cat >{path} <<'{end}'\n{content}{ending}chmod {mode} {path}\n")
     text.append(f"exec {_LAUNCHER} boot\n")
     return "".join(text)
-
-
-def _here(content: str) -> str:
-    """Return a quoted here-document, ended by a line that the text does not contain."""
-    end = "GPUSETUP_END"
-    while end in content:
-        end += "_"
-    body = content if content.endswith("\n") else content + "\n"
-    return f"'{end}'\n{body}{end}\n"
 
 
 _TURNED = re.compile(r"[\x00-\x08\x0b-\x1f]")

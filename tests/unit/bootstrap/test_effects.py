@@ -8,13 +8,14 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
 from gpusetup.bootstrap import effects, run
 from gpusetup.bootstrap.effects import outcome_of_apply
-from gpusetup.bootstrap.machine import Moment, Outcome, begin
+from gpusetup.bootstrap.machine import Moment, begin
 from gpusetup.bootstrap.run import Callback
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.errors import PreflightError
@@ -91,11 +92,9 @@ def test_a_full_disk_does_not_hide_the_reason(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_machine_is_an_outcome(monkeypatch):
-    def full(*_: object) -> Outcome:
-        raise OSError(errno.ENOSPC, "No space left on device", "/var/x")
-
     acting = effects.Effects(Config(source="http://x", manifest_sha256=""), print)
-    monkeypatch.setattr(acting, "_apply", full)
+    full = OSError(errno.ENOSPC, "No space left on device", "/var/x")
+    monkeypatch.setattr(acting, "_apply", Mock(side_effect=full))
     outcome = acting.perform(msgspec.structs.replace(STATUS, state="applying"))
     assert outcome.problem.message == "/var/x: No space left on device"
     assert outcome.problem.hint

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from variantlib.variants_json import VariantsJson
@@ -127,10 +128,7 @@ def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path):
     ("stop", "code"), [(NoStackError("GS-773", "no wheels"), 4), (KeyboardInterrupt(), 130)], ids=["no wheels", "Ctrl-C"]
 )  # fmt: skip
 def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, capsys, stop, code):
-    def refuse(*_: Any) -> None:
-        raise stop
-
-    monkeypatch.setattr(hashes, "hashes_of", refuse)
+    monkeypatch.setattr(hashes, "hashes_of", Mock(side_effect=stop))
     kept = tmp_path / "gpu.lock.json"
     kept.write_text("before")
     monkeypatch.setattr(sys, "argv", ["gpusetup", *ASKED, "--out", str(kept)])
@@ -146,11 +144,7 @@ def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, caps
 def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path):
     kept = tmp_path / "gpu.lock.json"
     kept.write_text("before")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with refused(GpuSetupError, message="No space left"):
         output.write_answer("an answer", str(kept))
     assert kept.read_text() == "before"

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import json
+from contextlib import nullcontext
 
 import pytest
 from msgspec.structs import replace
@@ -238,6 +239,12 @@ def test_what_differs_is_told_and_left(monkeypatch, tmp_path):
     assert status.state == "done"
     assert status.recheck.differences == ("nvidia-smi: was 580, is absent",)
     assert "nvidia-smi: was 580, is absent (gpusetup cloud-init bootstrap run)" in message(status)
+
+
+def test_what_a_bootstrap_beside_it_recorded_last_stays(monkeypatch, tmp_path):
+    machine, now = Machine(monkeypatch, tmp_path, drifted("")), replace(DONE, since="now")
+    monkeypatch.setattr(run, "alone_on_machine", lambda _home: nullcontext(machine.record.append(now)))
+    assert run.recheck(CONFIG, print).since == "now"
 
 
 def test_what_no_apply_mends_is_left_to_a_person(monkeypatch, tmp_path):

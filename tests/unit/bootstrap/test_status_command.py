@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -107,9 +108,6 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else():
     ("trouble", "says"), [(FileNotFoundError, "was not set up for a bootstrap"), (PermissionError, "only root")]
 )
 def test_why_a_bootstrap_cannot_be_gone_on_with(trouble, says, tmp_path, monkeypatch):
-    def refuse(_: Path) -> bytes:
-        raise trouble
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=trouble))
     with refused(BadInputError, "GS-742", match=says):
         read_config(tmp_path / "bootstrap.json")

@@ -160,7 +160,7 @@ def _as_cloud_init(text: str) -> dict[str, str]:
 
 def _as_sh(text: str, place: Path) -> dict[str, str]:
     """Run the script with its programs replaced: what they are called with, and what cat is given, is what it does."""
-    prelude = "mkdir() { :; }; chmod() { :; }; cat() { /bin/cat; }; PATH=/nowhere\n"
+    prelude = "mkdir() { :; }; chmod() { :; }; truncate() { :; }; cat() { /bin/cat; }; PATH=/nowhere\n"
     text, last = text.rsplit("exec ", 1)
     assert last == "/usr/local/lib/gpusetup/launcher boot\n"
     root = place / "root"
