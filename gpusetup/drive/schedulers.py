@@ -318,8 +318,13 @@ class Kubernetes:
         return ""
 
     def drained_by_us(self, node: str) -> bool:
-        """Return whether the node is cordoned and has our annotation."""
-        return self._node(node) == (True, True)
+        """Return whether the node is cordoned and has our annotation; forget that of a node that was uncordoned by
+        hand, so that nobody's later cordon counts as ours.
+        """
+        cordoned, ours = self._node(node)
+        if ours and not cordoned:
+            self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")
+        return cordoned and ours
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""

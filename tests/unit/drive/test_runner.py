@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -163,11 +164,8 @@ def test_when_the_listener_fails_nothing_goes_on_unwatched():
 
 
 def test_an_interrupt_while_the_first_process_begins_goes_on_up():
-    def begin(_running):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        stream_all(begin, lambda _process, _how: None)
+        stream_all(Mock(side_effect=KeyboardInterrupt), lambda _process, _how: None)
 
 
 def test_an_interrupt_at_a_process_s_end_forgets_no_process():

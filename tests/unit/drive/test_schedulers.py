@@ -285,3 +285,8 @@ def test_kubernetes_leaves_what_somebody_else_cordoned(kubernetes):
     drained = kubernetes(cordoned=True).drain("n1", 5)
     assert (drained.ok, drained.ours) == (True, False)
     assert kubernetes(cordoned=True, ours=True).drain("n1", 5).ours
+
+
+def test_kubernetes_forgets_its_mark_on_a_node_that_somebody_uncordoned(kubernetes, program):
+    assert not kubernetes(ours=True).drained_by_us("n1")
+    assert program.calls()[-1] == "kubectl annotate node n1 gpusetup.drained-"
