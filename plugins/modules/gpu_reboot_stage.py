@@ -60,10 +60,9 @@ def quoted(word: str) -> str:
 
 
 def stage(ledger: Ledger, resume: Sequence[str]) -> None:
-    """Write the unit that continues after the boot, and the link that enables it."""
+    """Write the unit that continues after the boot if its mark is there, and the link that enables it."""
     mark = os.path.join(ledger.folder, MARK)
     ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
-    files.write_atomically(mark, "", 0o600)
     os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
     ledger.link(STARTS, UNIT)
 
@@ -84,13 +83,16 @@ def main() -> None:
         if not re.fullmatch(r"\+\d{1,4}|\d{1,2}:\d{2}", when):
             raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +MINUTES or HH:MM")
         if not module.check_mode:
+            mark = os.path.join(ledger.folder, MARK)
+            if os.path.exists(mark):  # of a reboot that was cancelled
+                os.unlink(mark)
             if module.params["resume"]:
                 stage(ledger, module.params["resume"])
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
-                if module.params["resume"]:  # else the unit would continue after some later reboot
-                    os.unlink(os.path.join(ledger.folder, MARK))
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
+            if module.params["resume"]:  # now: a mark without a reboot would continue after some later one
+                files.write_atomically(mark, "", 0o600)
     module.exit_json(changed=True, when=when)
 
 

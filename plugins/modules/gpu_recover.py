@@ -50,15 +50,16 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host impo
 Env = Dict[str, str]
 FILE = "recoveries.json"
 _KEPT = 100
+_BEGUN = "interrupted"
 _AMPERE = 8
 _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
-def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) -> Dict[str, Any]:
-    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left", "trouble"}: what the driver still asks for,
-    and why a service that watches the GPUs did not start again.
+def reset(done: Dict[str, Any], env: Env, folder: str, check: bool = False) -> Dict[str, Any]:
+    """Reset the GPUs of a recovery by their PCI addresses, with an entry on record before; return what the driver
+    still asks for.
     """
-    run = process.smi(env)
+    run, addresses = process.smi(env), done["gpus"]
     gpus = _gpus(env)
     for address in addresses:
         if address not in {gpu["address"] for gpu in gpus}:
@@ -73,15 +74,22 @@ def reset(addresses: Sequence[str], env: Env, folder: str, check: bool = False) 
                           "nothing was changed", refused[1])  # fmt: skip
     refuse_busy([gpu for gpu in gpus if gpu["address"] in addresses], env, "GS-423", "that need a reset")
     watchers = Stopped(driver.FOR_RESET, env, Ledger(folder, check))
-    if not check:
-        with watchers:
-            answer = run(["--gpu-reset", "-i", ",".join(addresses)])
-        if answer["rc"] != 0:
-            words = " ".join((answer["out"] + answer["err"]).split())[:400]
-            raise HostFailure("GS-424", "nvidia-smi could not reset the GPU", ", ".join(addresses), words,
-                              "reboot the host; on a virtual machine its owner may have to")  # fmt: skip
-    left = {} if check else _left(addresses)
-    return {"changed": True, "gpus": list(addresses), "left": left, "trouble": watchers.trouble or ""}
+    if check:
+        return {"changed": True, "left": {}}
+    record_recovery(folder, done)
+    with watchers:
+        answer = run(["--gpu-reset", "-i", ",".join(addresses)])
+    left = _left(addresses)
+    asked = "; ".join(f"{address} still asks for {action}" for address, action in left.items())
+    record_recovery(folder, done, "failed" if answer["rc"] else asked or "done")
+    if answer["rc"] != 0:
+        words = " ".join((answer["out"] + answer["err"]).split())[:400]
+        raise HostFailure("GS-424", "nvidia-smi could not reset the GPU", ", ".join(addresses), words,
+                          "reboot the host; on a virtual machine its owner may have to")  # fmt: skip
+    if watchers.trouble:
+        raise HostFailure("GS-487", watchers.trouble, ", ".join(addresses), "the reset itself is done",
+                          "journalctl -xe says why; the next apply or recovery starts it again")  # fmt: skip
+    return {"changed": True, "left": left}
 
 
 def refusal(
@@ -166,41 +174,39 @@ def _left(addresses: Sequence[str]) -> Dict[str, str]:
     return {address: action for address, action in asks.items() if action not in (None, "None")}
 
 
-def record_recovery(folder: str, done: Dict[str, Any]) -> None:
-    """Record a recovery (`action`, `gpus`, `why`, `outcome`, `who`) with the time and the uptime."""
+def record_recovery(folder: str, done: Dict[str, Any], outcome: str = _BEGUN) -> None:
+    """Record a recovery (`action`, `gpus`, `why`, `who`) that begins, or its outcome instead."""
     path = os.path.join(folder, FILE)
-    kept = files.read_json(path)
-    entry = dict(
-        done,
-        time=time.time(),
-        uptime=float((files.read_text("/proc/uptime") or "0").split()[0]),
-        boot=owner.boot(),
-    )
-    files.write_json(path, [*(kept if isinstance(kept, list) else []), entry][-_KEPT:])
+    read, begun = files.read_json(path), dict(done, outcome=_BEGUN).items()
+    kept = [item for item in read if isinstance(item, dict)] if isinstance(read, list) else []
+    ended = [item for item in kept if begun <= item.items()][-1:] if outcome != _BEGUN else []
+    uptime = float((files.read_text("/proc/uptime") or "0").split()[0])
+    entry = dict(done, outcome=outcome, time=time.time(), uptime=uptime, boot=owner.boot())
+    files.write_json(path, [*(item for item in kept if item not in ended), entry][-_KEPT:])
 
 
 def begin(module: Any) -> Dict[str, Any]:
     request = params.plain(module)
-    token = "" if module.check_mode else owner.take(request["state_dir"], request["controller"], "recover")
+    if module.check_mode:
+        return {"changed": False, "owner": ""}
+    token = owner.take(request["state_dir"], request["controller"], "recover")
+    if request["action"]:
+        record_recovery(request["state_dir"], _done(request, request["action"]))
     return {"changed": False, "owner": token}
+
+
+def _done(request: Dict[str, Any], action: str) -> Dict[str, Any]:
+    who = str(request["controller"].get("user") or "")
+    return {"gpus": request["gpus"], "why": request["why"], "who": who, "action": action}
 
 
 def act(module: Any) -> Dict[str, Any]:
     request, check = params.owned(module), module.check_mode
-    gpus = request["gpus"]
-    done = {"gpus": gpus, "why": request["why"], "who": str(request["controller"].get("user") or "")}
     if request["mode"] == "reset":
-        result = reset(gpus, process.environment(), request["state_dir"], check)
-        if not check:
-            left = "; ".join(f"{address} still asks for {action}" for address, action in result["left"].items())
-            record_recovery(request["state_dir"], dict(done, action="reset", outcome=left or "done"))
-        if result["trouble"]:
-            hint = "journalctl -xe says why; the next apply or recovery starts it again"
-            raise HostFailure("GS-487", result["trouble"], ", ".join(gpus), "the reset itself is done", hint)
-        return result
+        return reset(_done(request, "reset"), process.environment(), request["state_dir"], check)
     if not check:
         if request["action"]:
-            record_recovery(request["state_dir"], dict(done, action=request["action"], outcome=request["outcome"]))
+            record_recovery(request["state_dir"], _done(request, request["action"]), request["outcome"])
         owner.release(request["state_dir"], module.params["host"]["owner"])
     return {"changed": False}
 
@@ -212,7 +218,7 @@ SPEC = {
         ["begin", "reset", "note"],
     ),
     "gpus": params.texts("PCI addresses."),
-    "action": params.text("What was done, for C(note)."),
+    "action": params.text("What is to be done, for C(begin), or was, for C(note)."),
     "why": params.texts("Who asked for it, in words."),
     "outcome": params.text("The result, for C(note); C(done) when it succeeded."),
     "controller": params.table("Who changes the host, as C(owner) of C(gpu_state).", default={}),

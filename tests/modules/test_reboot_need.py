@@ -1,7 +1,6 @@
 """Whether a reboot is needed, read from what is loaded and what is on disk; after one, that is a failure."""
 
 import os
-from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -84,12 +83,15 @@ def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(ask, keys, con
     assert (result["needed"], result["console"]) == (True, console)
 
 
-def test_nothing_goes_on_after_a_reboot_that_could_not_be_scheduled(run_module, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_reboot_stage, "stage", lambda ledger, _resume: (Path(ledger.folder) / "resume").touch())
-    monkeypatch.setattr(gpu_reboot_stage.process, "output", lambda *_words: (1, "", "no"))
+@pytest.mark.parametrize("code", [0, 1])
+def test_only_a_scheduled_reboot_leaves_the_mark_to_go_on_after_it(run_module, tmp_path, monkeypatch, code):
+    mark, seen = tmp_path / "resume", []
+    mark.touch()  # of a reboot that was cancelled
+    monkeypatch.setattr(gpu_reboot_stage, "stage", lambda *_words: None)
+    monkeypatch.setattr(gpu_reboot_stage.process, "output", lambda *_: seen.append(mark.exists()) or (code, "", "no"))
     given = {"host": {"state_dir": str(tmp_path)}, "resume": ["gpusetup", "apply"]}
-    run_module(gpu_reboot_stage, **given, fails="GS-")
-    assert not (tmp_path / "resume").exists()
+    run_module(gpu_reboot_stage, **given, fails="GS-491" if code else "")
+    assert (seen, mark.exists()) == ([False], not code)
 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """GPUs reset after an error: what stands in the way, what is stopped for it, what is looked at and written down."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import gpu_users, owner, process
@@ -103,7 +104,20 @@ def test_a_gpu_that_a_program_uses_is_refused_and_the_program_is_named(host, cal
 def test_what_cannot_be_reset_says_why(host, call, changes, gpus, reference, words):
     host.state(**changes)
     call("reset", gpus=gpus, fails=(reference, words))
-    assert record(host) == []
+    assert [entry["outcome"] for entry in record(host)] == ["failed"] * (reference == "GS-424")
+
+
+def test_a_reset_is_on_record_before_it_happens(host, call, monkeypatch):
+    monkeypatch.setattr(Stopped, "__enter__", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        call("reset", gpus=[FIRST])
+    reboot = {"action": "reboot", "why": ["Reset failed"]}
+    token = call("begin", **reboot)["owner"]
+    assert [(entry["action"], entry["outcome"]) for entry in record(host)] == [
+        ("reset", "interrupted"), ("reboot", "interrupted")
+    ]  # fmt: skip
+    call("note", token=token, outcome="done", **reboot)
+    assert [entry["outcome"] for entry in record(host)] == ["interrupted", "done"]
 
 
 def test_a_reset_that_did_not_help_is_told_and_not_called_done(host, call):
@@ -121,8 +135,7 @@ def test_nobody_resets_under_somebody_else(host, call):
 def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
     write(host.root, {"state/recoveries.json": "[{"})
     for number in range(gpu_recover._KEPT + 3):
-        entry = {"action": "reset", "gpus": [str(number)], "outcome": "done"}
-        gpu_recover.record_recovery(host.given["state_dir"], entry)
+        gpu_recover.record_recovery(host.given["state_dir"], {"action": "reset", "gpus": [str(number)]}, "done")
     kept = record(host)
     assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
 
