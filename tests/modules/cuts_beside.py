@@ -128,7 +128,7 @@ class RedHat(Host):
         super()._stand_in(monkeypatch)
         self.memory.packages = rpms
         replace(monkeypatch, dnf.probe_packages, versionlocks=lambda _host: sorted(self.memory.packages.locked))
-        replace(monkeypatch, dnf.Dnf, _enabled_stream=lambda _self, name: self.memory.packages.enabled.get(name))
+        replace(monkeypatch, dnf.Dnf, enabled_stream=lambda _self, name: self.memory.packages.enabled.get(name))
         self.programs["kernel-install"] = self._kernel_install
         self.memory.more.update(driver="", entries=dict.fromkeys(KERNELS, "root=1 quiet"))
         monkeypatch.setattr(kernels, "ROOTS", (str(self.root / "efi"),))

@@ -45,7 +45,7 @@ class RpmHost:
         which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
         replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
         replace(monkeypatch, dnf.probe_packages, versionlocks=lambda _host: sorted(self.locked))
-        replace(monkeypatch, dnf.Dnf, _enabled_stream=lambda _self, module: self.enabled.get(module))
+        replace(monkeypatch, dnf.Dnf, enabled_stream=lambda _self, module: self.enabled.get(module))
         replace(monkeypatch, dnf.Dnf, architecture=lambda _self: "x86_64")
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger, history
 
-from tests.modules.stand_ins import refused, write
+from tests.modules.stand_ins import refused, replace, write
 
 
 @pytest.fixture
@@ -233,6 +233,11 @@ def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(tmp_path,
     (folder / "state.json").write_text("half")
     held = ["driver", "libc.x", "nvidia-utils:amd64", "theirs"]
     assert lost.state(str(folder), None, held)["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
+    with monkeypatch.context() as cut:
+        replace(cut, lost, now=lambda: "then")
+        replace(cut, files, write_atomically=Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            lost.begin_new_record(str(folder), "", held)
     again = lost.begin_new_record(str(folder), lost.reason(str(folder), None), held)
     assert again.state["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
     kept = Path(again.state["lost"]["kept"])

@@ -106,12 +106,6 @@ def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock, 
     owner.hold(folder, "")
 
 
-def test_a_step_of_another_one_changes_nothing(run_module, clock, folder):
-    owner.take(folder, ANNA, "580")
-    run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": "another"}, fails="GS-452")
-    assert clock.now == 1000.0
-
-
 @pytest.mark.parametrize(("who", "stays"), [(ANNA, True), ({}, False)], ids=["gpusetup goes on", "the roles alone"])
 def test_a_step_that_fails_lets_go_when_nothing_follows(clock, folder, run_module, monkeypatch, who, stays):
     monkeypatch.setattr(gpu_service.services, "bring_up", Mock(side_effect=HostFailure("GS-487", "no such unit")))

@@ -259,7 +259,3 @@ class TestLastWords:
         assert "[11/11]" not in transaction._last_words(lines)
         unmet = " nvidia-driver : Depends: nvidia-kernel-580 but it is not installable"
         assert transaction._last_words([unmet, *lines]) == unmet
-
-    def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self):
-        line = "Get:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64 nvidia-smi"
-        assert not any(word in line for word in transaction._BROKEN_OFF)

@@ -131,7 +131,7 @@ def test_which_stream_is_enabled_by_the_files_of_both_generations(monkeypatch, t
     monkeypatch.setattr(dnf, "_MODULES4", str(tmp_path))
     monkeypatch.setattr(dnf, "_MODULES5", str(path))
     monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
-    assert dnf.Dnf().enabled_streams(["nv"]) == [{"module": "nv", "stream": stream}]
+    assert dnf.Dnf().enabled_stream("nv") == stream
 
 
 def test_words_drop_only_an_empty_epoch():

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
@@ -30,18 +29,6 @@ RIVALS = {
     "offered": {"driver-580": ["2"]}, "conflicts": {"driver-580": "driver-570"}, "cached": {"driver-570": "1"},
 }  # fmt: skip
 OLD_THERE, NEW_THERE = {"driver-570": "1", "doc": "1"}, {"driver-580": "2", "doc": "1"}
-
-
-def told(*lines):
-    """Say lines to dpkg as they are."""
-
-    def ask(host):
-        text = "".join(f"{one}\n" for one in lines)
-        code, _text, error = process.output(["dpkg", "--set-selections"], host.env, text=text)
-        if code:
-            raise HostFailure("GS-464", error)
-
-    return ask
 
 
 def install(*words, remove=()):
@@ -87,14 +74,7 @@ class Case:
 
 
 CASES = [
-    # holds, as dpkg takes them
-    Case("a name that is there in two architectures", told("doc hold", "gl hold"), done=False),
-    Case("a name that is there once, in a foreign architecture", told("gl hold"), held=("gl:i386",), installed={"gl:i386": "1"}),
-    Case("the architecture that is not there", told("gl:amd64 hold"), installed={"gl:i386": "1"}),
-    Case("of no architecture, by the host's own", told("doc:amd64 hold")),
-    Case("of no architecture, by its own", told("doc:all hold"), held=("doc",)),
-    Case("a name that nobody knows", told("nothing hold")),
-    # holds, as gpusetup asks for them
+    # holds
     Case("hold of both architectures", hold("gl", "gl:i386", "doc"), held=("doc", "gl", "gl:i386")),
     Case("hold of one of two", hold("gl"), held=("gl",)),
     Case("hold of the foreign one of two", hold("gl:i386"), held=("gl:i386",)),

@@ -263,14 +263,26 @@ class TestCutShort:
         site.transaction("apt", *WANTED)
         assert site.state["brought"] == dict(WANTED)
 
-    def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(self, site, debian):
-        host = debian()
-        host.interrupt = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device", "/x/log"))
-        with refused("GS-472", "the disk is full"):
-            site.transaction("apt", *WANTED)
+    @pytest.mark.parametrize("at", ["half way", "hold"])
+    def test_a_disk_that_fills_up_is_told_and_what_came_is_known(self, site, debian, tmp_path, monkeypatch, at):
+        host, source, full = (
+            debian(),
+            tmp_path / "cuda.list",
+            OSError(errno.ENOSPC, "No space left on device", "/x/log"),
+        )
+        Ledger(str(site.folder)).tell(apply={"id": "1", "finished": None})
+        Ledger(str(site.folder)).write(str(source), "deb new\n")
+        with monkeypatch.context() as harm:
+            if at == "hold":
+                harm.setattr(transaction.Transaction, "_hold", Mock(side_effect=full))
+            else:
+                host.interrupt = Mock(side_effect=full)
+            with refused("GS-472", "the disk is full", "stay"):
+                site.transaction("apt", *WANTED, hold=["driver"])
         assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
-        site.transaction("apt", *WANTED)
-        assert site.state["brought"] == dict(WANTED)
+        assert source.exists(), "the packages that came have their source"
+        site.transaction("apt", *WANTED, hold=["driver"])
+        assert (site.state["brought"], host.held) == (dict(WANTED), {*dict(WANTED)})
 
     def test_a_disk_that_has_no_room_for_the_build_log_keeps_nothing_from_going_back(self, site, debian, monkeypatch):
         host = debian()

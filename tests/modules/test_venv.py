@@ -1,6 +1,5 @@
 """gpu_venv on this machine, from a folder of wheels: built beside, switched in one step, left alone when it is right."""
 
-import hashlib
 import sys
 import zipfile
 from functools import partial
@@ -10,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, venv
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
@@ -118,11 +118,16 @@ def _without_pip(monkeypatch):
 
 
 @pytest.mark.usefixtures("_without_pip")
-def test_a_disk_that_is_full_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch):
-    full = OSError(28, "No space left on device", "pylock.toml")
-    monkeypatch.setattr(venv.installer, "write_lock", Mock(side_effect=full))
-    finish(run_module, wanted, "frame==1.0", fails="GS-472")
-    assert list((tmp_path / "opt").iterdir()) == []
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(OSError(28, "No space left on device", "pylock.toml"), "GS-472"), (venv.HostFailure("GS-485", "no"), "GS-485")],
+)
+def test_a_build_that_fails_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch, error, said):
+    monkeypatch.setattr(venv.installer, "write_lock", Mock(side_effect=error))
+    finish(run_module, wanted, "frame==1.0", fails=said)
+    assert [str(path) for path in tmp_path.rglob("opt/*")] == []
+    assert not venv.remove(Ledger(str(tmp_path / "state")), wanted["path"])
+    assert not (tmp_path / "opt").exists()
 
 
 @pytest.mark.usefixtures("_without_pip")
@@ -163,14 +168,3 @@ def test_a_password_in_an_address_is_never_told(scheme):
     module = SimpleNamespace(params={"requirements": lines, "host": host}, no_log_values=set())
     params.plain(module)
     assert module.no_log_values == {"planted-secret", "other-secret"}
-
-
-@pytest.mark.slow
-def test_a_wheel_that_is_not_the_lock_s_is_not_installed(run_module, wanted):
-    Path(wanted["path"]).parent.mkdir()
-    file = Path(wanted["find_links"]) / "frame-1.0-py3-none-any.whl"
-    line = f"frame==1.0 --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr("more.py", "")
-    finish(run_module, wanted, line, fails="DO NOT MATCH THE HASHES")
-    assert not Path(wanted["path"]).is_symlink()

@@ -30,15 +30,17 @@ OLD, NEW = "0" * 12, "1" * 12
 
 
 def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path):
-    opt, ledger = tmp_path / "opt", Ledger(str(tmp_path / "state"))
-    opt.mkdir()
-    default = environment(opt, "gpusetup", OLD, NEW)
-    serve = environment(opt, "gpusetup-serve", OLD)
+    opt, ledger = tmp_path / "srv/opt", Ledger(str(tmp_path / "state"))
+    default, serve = (opt / name for name in ("gpusetup", "gpusetup-serve"))
+    for path, keys in ((default, (OLD, NEW)), (serve, (OLD,))):
+        venv.Link(str(path)).note(ledger.state, None, None)
+        opt.mkdir(parents=True, exist_ok=True)
+        environment(opt, path.name, *keys)
     assert [Path(path).name for path in venv.folders_of(str(default))] == [f".gpusetup-{OLD}", f".gpusetup-{NEW}"]
     assert venv.remove(ledger, str(default))
     assert sorted(path.name for path in opt.iterdir()) == [f".gpusetup-serve-{OLD}", "gpusetup-serve"]
     assert venv.remove(ledger, str(serve))
-    assert list(opt.iterdir()) == []
+    assert not opt.parent.exists(), "the folders were made for them"
     assert not venv.remove(ledger, str(serve))
 
 

@@ -1,10 +1,11 @@
 """apt and dpkg: read, simulate, change. Only command-line tools, so that it works on every release."""
 
 import fnmatch
+import glob
 import os
 import re
 import tempfile
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..gpu_probe.candidates import parse_policy
 from . import files, packages, process
@@ -227,7 +228,8 @@ class Apt(PackageManager):
 
     def _sizes(self, text: str) -> Dict[str, int]:
         found = [_URI.match(line) for line in text.splitlines()]
-        have = self._archives()
+        (folder,) = self.caches
+        have = os.listdir(folder) if os.path.isdir(folder) else ()
         download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
         match = re.search(
             r"After this operation, ([\d.,]+) ([kMG]?B) "
@@ -239,10 +241,6 @@ class Apt(PackageManager):
             unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[match.group(2)]
             disk = int(float(match.group(1).replace(",", "")) * unit) * (1 if "additional" in match.group(3) else -1)
         return {"download_bytes": download, "disk_bytes": disk}
-
-    def _archives(self) -> Set[str]:
-        (folder,) = self.caches
-        return set(os.listdir(folder)) if os.path.isdir(folder) else set()
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
         """Download what a transaction needs without changing anything; return (ok, last lines)."""
@@ -281,7 +279,7 @@ class Apt(PackageManager):
 
         If dpkg alone cannot, apt tries, unless that would remove packages that `may_go` does not allow.
         """
-        if not self.damaged() and not _interrupted():
+        if not self.damaged() and not glob.glob("/var/lib/dpkg/updates/*"):
             return {}
         self.tell("repair", "finishing an interrupted package installation")
         argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
@@ -377,11 +375,6 @@ def _plan(text: str) -> Optional[Plan]:
         if said and [int(count or 0) for count in said.groups()] == [len(answer[kind]) for kind in kinds]
         else None
     )
-
-
-def _interrupted() -> bool:
-    folder = "/var/lib/dpkg/updates"
-    return bool(os.path.isdir(folder) and os.listdir(folder))
 
 
 def _reasons(text: str) -> str:

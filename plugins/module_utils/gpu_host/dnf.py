@@ -334,29 +334,18 @@ class Dnf(Rpm):
             hint = f"dnf install '{_HOLDING}'" if "No such command" in note else ""
             raise HostFailure("GS-464", f"dnf versionlock {what} failed", ", ".join(names), note, hint)
 
-    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
-        """Enable exactly the wanted module streams (none: the default); return those that had to be changed."""
-        changed = []
-        for item in wanted:
-            if self._enabled_stream(item["module"]) == item["stream"]:
-                continue
-            enable = [["module", "enable", "{module}:{stream}".format(**item)]] if item["stream"] else []
-            for words in [["module", "reset", item["module"]], *enable]:
-                code, text, error = process.output(["dnf", "-y", "-q", *self.options, *words], self.env, 300)
-                if code:
-                    raise HostFailure(
-                        "GS-465", "dnf {} failed".format(" ".join(words)), "", (error or text).strip()[-800:]
-                    )
-            if not item["stream"] and os.path.exists(_module_file(item["module"])):
-                os.unlink(_module_file(item["module"]))  # a reset leaves an empty definition that was not there before
-            changed.append("{}:{}".format(item["module"], item["stream"] or "(default)"))
-        return changed
+    def set_stream(self, module: str, stream: Optional[str]) -> None:
+        """Enable exactly this stream of a module (none: the default)."""
+        enable = [["module", "enable", f"{module}:{stream}"]] if stream else []
+        for words in [["module", "reset", module], *enable]:
+            code, text, error = process.output(["dnf", "-y", "-q", *self.options, *words], self.env, 300)
+            if code:
+                raise HostFailure("GS-465", "dnf {} failed".format(" ".join(words)), "", (error or text).strip()[-800:])
+        if not stream and os.path.exists(_module_file(module)):
+            os.unlink(_module_file(module))  # a reset leaves an empty definition that was not there before
 
-    def enabled_streams(self, modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
-        """Return the enabled streams of some modules in the format that `streams` takes."""
-        return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
-
-    def _enabled_stream(self, module: str) -> Optional[str]:
+    def enabled_stream(self, module: str) -> Optional[str]:
+        """Return the enabled stream of a module from dnf's own files."""
         if self._is_dnf5():
             section = re.search(
                 rf"^\[modules\.\"?{re.escape(module)}\"?\]$(.*?)(?=^\[|\Z)",

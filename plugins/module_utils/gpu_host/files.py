@@ -8,7 +8,7 @@ import re
 import stat
 import tempfile
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
@@ -170,6 +170,24 @@ def read_json(path: str) -> Any:
 
 def write_json(path: str, value: Any, mode: int = 0o600, lasting: bool = True) -> None:
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode, lasting)
+
+
+def folders_of_ours(path: str, state: Mapping[str, Any]) -> List[str]:
+    """Return the folders above a path that exist only because of the recorded state, the innermost first."""
+    entries = (*state["files"].values(), *state["environments"].values())
+    made = {folder for entry in entries for folder in entry.get("folders", ())}
+    found, folder = [], os.path.dirname(path)
+    while folder in made or not os.path.isdir(folder):
+        found.append(folder)
+        folder = os.path.dirname(folder)
+    return found
+
+
+def drop_folders(entry: Mapping[str, Any]) -> None:
+    """Remove the folders that were made for a recorded path, as far as they are empty."""
+    for folder in entry.get("folders", ()):
+        if os.path.isdir(folder) and not os.listdir(folder):
+            os.rmdir(folder)
 
 
 def drop_compiled(path: str) -> None:

@@ -125,11 +125,11 @@ class Thing:
 class Journal:
     """The state file of one host. `check` changes nothing and only reports what would change."""
 
-    def __init__(self, folder: str, check: bool = False) -> None:
+    def __init__(self, folder: str, check: bool = False, fresh: Optional[State] = None) -> None:
         self.folder = folder
         self.check = check
         self.path = os.path.join(folder, "state.json")
-        self.state = _filled(_kept(self.path))
+        self.state = _filled(_kept(self.path) if fresh is None else fresh)
         self._seen = files.digest(files.read_bytes(self.path) or b"")
         self._swept = False
         self.goes_back = False
@@ -170,11 +170,6 @@ class Journal:
         self.state.update(parts)
         if self.state["apply"].get("finished"):  # it is never reverted
             self.state["previous"] = {}
-        self.save()
-
-    def claim_holds(self, names: List[str]) -> None:
-        """Record holds as ours on other evidence, after the record was lost."""
-        self.state["holds"] = names
         self.save()
 
     def note_timer(self, unit: str) -> None:

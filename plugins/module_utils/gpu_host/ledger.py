@@ -17,13 +17,14 @@ from .journal import UNKNOWN, Journal, State
 
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
 FILE = "file"
+_KEPT = ("original", "previous")
 
 
 class Ledger(Journal):
     """The state folder of one host, including the files that were there before us."""
 
-    def __init__(self, folder: str, check: bool = False) -> None:
-        super().__init__(folder, check)
+    def __init__(self, folder: str, check: bool = False, fresh: Optional[State] = None) -> None:
+        super().__init__(folder, check, fresh)
         self.diffs: List[Dict[str, str]] = []
         self.saved: Dict[str, str] = {}
         """Files that somebody else edited since, each with the path of its copy."""
@@ -127,11 +128,10 @@ class Ledger(Journal):
         return path in self.state["files"] and self.state["files"][path]["original"] is None
 
     def adopt(self, path: str, there: Optional[bytes]) -> None:
-        """Record a file as ours if its first line says so, after the record was lost."""
+        """Count a file as ours if its first line says so, after the record was lost; the caller saves."""
         if path not in self.state["files"] and (there or b"").startswith(_SIGNED) and not self.check:
             entry = {"original": None, "sha256": files.digest(there or b""), "mode": _mode(path), "present": True}
             self.state["files"][path] = entry
-            self.save()
 
     def delete(self, path: str) -> bool:
         before = files.read_bytes(path)
@@ -155,7 +155,10 @@ class Ledger(Journal):
     def _remember(self, path: str, before: Optional[bytes]) -> None:
         """Keep the content before our first change, and before the first change of this apply."""
         if path not in self.state["files"]:
-            self.state["files"][path] = {"original": self._keep(path, before), "folders": self._missing_folders(path)}
+            self.state["files"][path] = {
+                "original": self._keep(path, before),
+                "folders": files.folders_of_ours(path, self.state),
+            }
         elif self.opened(FILE, path):
             files.sweep(path)
         else:
@@ -165,15 +168,6 @@ class Ledger(Journal):
         if entry.get("apply") != now or "previous" not in entry:
             entry["apply"] = now
             entry["previous"] = self._keep(path, before)
-
-    def _missing_folders(self, path: str) -> List[str]:
-        """Return the folders above a file that exist only because of us, the innermost first."""
-        made = {folder for entry in self.state["files"].values() for folder in entry.get("folders", ())}
-        found, folder = [], os.path.dirname(path)
-        while folder in made or not os.path.isdir(folder):
-            found.append(folder)
-            folder = os.path.dirname(folder)
-        return found
 
     def _keep(self, path: str, before: Optional[bytes]) -> Optional[Dict[str, Any]]:
         if before is None:
@@ -270,9 +264,7 @@ class Ledger(Journal):
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
         files.drop_compiled(path)
-        for folder in entry.get("folders", ()):
-            if os.path.isdir(folder) and not os.listdir(folder):
-                os.rmdir(folder)
+        files.drop_folders(entry)
 
     def _text_of(self, entry: Mapping[str, Any]) -> Optional[bytes]:
         """Return what we wrote last: empty if we deleted the file, None if the content was not kept."""
@@ -323,7 +315,8 @@ class Ledger(Journal):
                 self._forget_file(path)
         self.save()
         folder = os.path.join(self.folder, "originals")
-        used = {kept["sha256"] for entry in self.state["files"].values() for kept in _contents(entry)}
+        kept = [part for entry in self.state["files"].values() for part in (*map(entry.get, _KEPT), entry) if part]
+        used = {part.get("sha256") for part in kept}
         for name in sorted(set(os.listdir(folder)) - used) if os.path.isdir(folder) else ():
             os.unlink(os.path.join(folder, name))
 
@@ -422,11 +415,6 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
     files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
     os.chmod(path, kept["mode"])
     files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
-
-
-def _contents(entry: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-    """Return the contents that an entry still needs: before us, before this apply, and what we wrote last."""
-    return [kept for kept in (entry.get("original"), entry.get("previous"), entry) if kept and kept.get("sha256")]
 
 
 def _digest(raw: Optional[bytes]) -> Optional[str]:

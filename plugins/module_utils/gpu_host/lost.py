@@ -39,15 +39,15 @@ def state(folder: str, host: Any, held: Iterable[str]) -> State:
 
 
 def begin_new_record(folder: str, why: str, held: Iterable[str]) -> Ledger:
-    """Set a damaged record aside and begin a new one, which adopts the files that prove that there was one."""
-    path, kept = os.path.join(folder, "state.json"), ""
-    if os.path.lexists(path):
-        kept = f"{path}.damaged-{now()}"
-        os.rename(path, kept)
-    ledger = Ledger(folder)
-    ours = holds(folder, held)
-    ledger.claim_holds(ours)
-    ledger.tell(lost={"time": now(), "why": why, "kept": kept, "packages": ours})
+    """Keep a damaged record under another name, then replace it in one step by a new one, which adopts the files that
+    prove that there was one.
+    """
+    ours, kept = holds(folder, held), ""
+    ledger = Ledger(folder, fresh={"holds": ours})
+    if os.path.lexists(ledger.path):
+        kept = f"{ledger.path}.damaged-{now()}"
+        os.link(ledger.path, kept)
     for mark in record.MARKS:
         ledger.adopt(mark, files.read_bytes(mark))
+    ledger.tell(lost={"time": now(), "why": why, "kept": kept, "packages": ours})
     return ledger

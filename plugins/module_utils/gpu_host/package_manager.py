@@ -68,14 +68,9 @@ class PackageManager:
         """Return every offered version of the packages whose names match globs, newest first."""
         raise NotImplementedError
 
-    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
+    def enabled_stream(self, _module: str) -> Optional[str]:
         """Refuse module streams: only dnf has them."""
-        if wanted:
-            raise HostFailure("GS-461", f"module streams were requested, but this host uses {self.name}")
-        return []
-
-    def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
-        return []
+        raise HostFailure("GS-461", f"module streams were requested, but this host uses {self.name}")
 
     def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
         """Return no file: automatic upgrades by dnf and zypper respect locks."""

@@ -72,14 +72,12 @@ class Stream(Thing):
         self.host = host
 
     def look(self) -> Optional[str]:
-        """Return the enabled stream from dnf's own files; fail for a package manager without streams."""
-        found: List[Dict[str, Optional[str]]] = self.host.enabled_streams([self.name])
-        if not found:
-            self.host.streams([{"module": self.name, "stream": ""}])
-        return found[0]["stream"] if found else None
+        """Return the enabled stream; fail for a package manager without streams."""
+        found: Optional[str] = self.host.enabled_stream(self.name)
+        return found
 
     def make(self, wanted: Optional[str]) -> None:
-        self.host.streams([{"module": self.name, "stream": wanted}])
+        self.host.set_stream(self.name, wanted)
 
     def aim(self, wanted: Optional[str]) -> str:
         return "be at " + (wanted or "(default)")

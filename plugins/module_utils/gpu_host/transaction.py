@@ -65,18 +65,23 @@ class Transaction:
         self.identity = f"{self.started:.6f}-{os.getpid()}"
 
     def run(self) -> Dict[str, Any]:
-        """Run it and return what changed; after a failure the files that this apply wrote are restored too."""
+        """Run it and return what changed; after a failure the files that this apply wrote are restored too.
+
+        On an error of the system, such as a full disk, packages that have changed stay, with their sources: another
+        transaction might break them. The next run goes on from there, as after a kill.
+        """
         try:
-            try:
-                return self._run()
-            except OSError as error:
-                raise of_system(error) from error
-        except HostFailure as failure:
-            back = undo.revert(undo.Site(self.ledger, self.host, self.machine, self.host.env))
+            return self._run()
+        except (HostFailure, OSError) as error:
+            failure, stays = (of_system(error), self.before) if isinstance(error, OSError) else (error, None)
+            if stays is not None and tried(self._left_over, stays) != ("", ""):
+                back = undo.Back([], ["the changed packages stay, and the same command goes on from there"])
+            else:
+                back = undo.revert(undo.Site(self.ledger, self.host, self.machine, self.host.env))
             trouble = [*back.trouble, tried(self._give_up)[1]]
             failure.result = dict(failure.result, reverted=back.things)
             failure.fields["note"] = "; ".join(filter(None, [failure.fields["note"], *trouble]))
-            raise
+            raise failure from None
         finally:
             self.host.close()
 
@@ -177,10 +182,11 @@ class Transaction:
             since = {name for name in set(left) | set(installed) if left.get(name) != installed.get(name)}
             before = {name: version for name, version in kept["packages"].items() if name not in since}
             before.update({name: installed[name] for name in since if name in installed})
-        modules = [item["module"] for item in self.params["streams"]]
+        modules = [] if went else [item["module"] for item in self.params["streams"]]
+        streams = [{"module": name, "stream": self.host.enabled_stream(name)} for name in modules]
         self.kept_before = {
             "packages": before, "left": None, "counted": self.counted, "id": self.identity,
-            "streams": kept["streams"] if went else self.host.enabled_streams(modules),
+            "streams": kept["streams"] if went else streams,
             "holds": kept["holds"] if went else self.ledger.state["holds"],
         }  # fmt: skip
         files.write_json(self.before_path, self.kept_before)

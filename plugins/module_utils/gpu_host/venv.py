@@ -10,7 +10,7 @@ from ..gpu_judge.versions import pins, python_name
 from ..gpu_probe import environment
 from . import files, installer, process
 from .failure import HostFailure
-from .journal import Journal, State, Thing
+from .journal import UNKNOWN, Journal, State, Thing
 
 _LIST = (
     "import importlib.metadata as m, json; "
@@ -77,9 +77,20 @@ class Link(Thing):
         return HostFailure("GS-486", "the Python environment could not be made", self.name, said)
 
     def note(self, state: State, before: Any, wanted: Any) -> None:
-        """Record the earlier target, unless it was a folder of ours."""
+        """Record the earlier target, unless it was a folder of ours, and the folders that are made for it."""
         ours = not before or os.path.basename(before) in map(os.path.basename, folders_of(self.name))
-        super().note(state, None if ours else before, wanted)
+        folders = files.folders_of_ours(self.name, state)
+        super().note(state, {"target": None if ours else before, "folders": folders}, wanted)
+
+    def first(self, state: State) -> Any:
+        return state[self.section][self.name]["target"] if self.name in state[self.section] else UNKNOWN
+
+    def forget(self, state: State) -> None:
+        files.drop_folders(state[self.section].pop(self.name))
+
+    def note_again(self, state: State, noted: List[Any]) -> None:
+        self.forget(state)
+        super().note_again(state, noted)
 
 
 def remove(ledger: Journal, path: str) -> bool:

@@ -8,7 +8,7 @@ came from a folder of this host. Any other version is lost.
 import contextlib
 import os
 import shutil
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple
 
 from ..gpu_judge import versions
 from ..gpu_probe.environment import changeable
@@ -166,7 +166,8 @@ def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None
     Files that others than root can change are not kept, because installing from here skips the check against the
     repository's list.
     """
-    there = {name: path for folder in sources.folders() for name, path in _files_below(folder)}
+    walked = (found for folder in sources.folders() for found in os.walk(folder))
+    there = {name: os.path.join(base, name) for base, _folders, names in walked for name in names}
     shelf = _shelf(state_dir)
     new = shelf + ".new"
     if os.path.isdir(new) and not os.path.isdir(shelf):  # an interrupted call was about to rename it
@@ -185,11 +186,6 @@ def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None
         os.rename(new, shelf)
     else:
         os.rmdir(new)
-
-
-def _files_below(folder: str) -> Iterator[Tuple[str, str]]:
-    for base, _folders, names in os.walk(folder):
-        yield from ((name, os.path.join(base, name)) for name in names)
 
 
 def restore(host: planning.Manager, before: Installed, folder: str, log: Callable[[str], None]) -> List[str]:

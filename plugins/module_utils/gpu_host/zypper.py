@@ -230,8 +230,11 @@ class Zypper(Rpm):
         """Yield an environment in which zypper ignores locks."""
         handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
         try:
+            text = next((text for text in map(files.read_text, CONFIGURATION) if text), "[main]\n")
+            text = re.sub(r"^\s*locksfile\..*\n", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^\[main\]\s*\n", "[main]\nlocksfile.apply = no\n", text, count=1, flags=re.MULTILINE)
             with os.fdopen(handle, "wb") as stream:
-                stream.write(_without_locks().encode("utf-8", "surrogateescape"))
+                stream.write(text.encode("utf-8", "surrogateescape"))
             yield dict(self.env, ZYPP_CONF=path)
         finally:
             os.unlink(path)
@@ -309,9 +312,3 @@ def _our_repositories(folder: str) -> List[Dict[str, str]]:
             signed = "yes" if "\nrepo_gpgcheck=1\n" in text else ""
             found.append({"name": name[: -len(".repo")], "key": key.group(1), "signed": signed})
     return found
-
-
-def _without_locks() -> str:
-    text = next((text for text in map(files.read_text, CONFIGURATION) if text), "[main]\n")
-    text = re.sub(r"^\s*locksfile\..*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"^\[main\]\s*\n", "[main]\nlocksfile.apply = no\n", text, count=1, flags=re.MULTILINE)

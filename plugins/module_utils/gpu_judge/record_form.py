@@ -60,7 +60,7 @@ _RECORD: Dict[str, Any] = {
     "open": {"": {"what!": _TEXT, "aim": _TEXT, "since!": _TEXT, "apply": _MAYBE}},
     "previous": {"apply": _TEXT, "things": [{"thing!": _TEXT, "noted!": (list,)}]},
     "alternatives": {"": _TEXT},
-    "environments": {"": _MAYBE},
+    "environments": {"": {"target!": _MAYBE, "folders!": _TEXTS}},
     "arguments": _TEXTS,
     "mig": {"found": {"": dict(_LAYOUT, **{"?": True})}, "wanted": {"": _LAYOUT}},
     "runfile": {"path": _TEXT, "version": _TEXT, "replaced": _FLAG},

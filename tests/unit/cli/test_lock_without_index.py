@@ -1,6 +1,7 @@
 """`lock --hashes` where no index answers: the direct pins, and in text, JSON and exit code that they are no more."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,10 +15,8 @@ ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
 
 @pytest.fixture(autouse=True)
 def _no_index(monkeypatch):
-    def refuse(*_arguments, **_more):
-        raise UnreachableError("GS-770", "the package index does not list them", context="Connection\n  refused")
-
-    monkeypatch.setattr(hashes, "hashes_of", refuse)
+    refusal = UnreachableError("GS-770", "the package index does not list them", context="Connection\n  refused")
+    monkeypatch.setattr(hashes, "hashes_of", Mock(side_effect=refusal))
 
 
 def test_the_answer_is_the_direct_pins_and_says_so(capsys, tmp_path):

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 from datetime import datetime, timezone
+from unittest.mock import Mock
 
 import jsonschema
 import pytest
@@ -246,11 +247,8 @@ def test_a_scheduler_that_is_away_changes_no_verdict(machine, body, said):
 
 
 def test_a_driver_that_hangs_every_program_is_bad(machine, node, monkeypatch):
-
-    def hangs(*_):
-        raise VerifyFailedError("GS-502", "the probe on this machine gave no answer: it was stopped after 30 s")
-
-    monkeypatch.setattr(probe, "observe_in_turn", hangs)
+    hangs = VerifyFailedError("GS-502", "the probe on this machine gave no answer: it was stopped after 30 s")
+    monkeypatch.setattr(probe, "observe_in_turn", Mock(side_effect=hangs))
     for _ in range(2):
         assert main(["fleet", "health", *SLURM]) == 8
     assert "the probe on this machine gave no answer" in machine.node()[1]

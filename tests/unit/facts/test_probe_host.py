@@ -59,10 +59,8 @@ def test_a_missing_file_is_no_complaint(root):
 
 
 def test_what_may_not_be_read_is_noted_by_field(monkeypatch):
-    def refuse(path, *_arguments, **_keywords):
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(host_code("gpu_probe.host"), "open", refuse, raising=False)
+    refusal = Mock(side_effect=PermissionError(13, "Permission denied", "/boot/grub/grubenv"))
+    monkeypatch.setattr(host_code("gpu_probe.host"), "open", refusal, raising=False)
     host = package.LiveHost()
     assert host.read("/boot/grub/grubenv", "kernel.next") is None
     assert host.unreadable == {"kernel.next": "/boot/grub/grubenv: Permission denied"}
