@@ -133,9 +133,12 @@ class Parser(argparse.ArgumentParser):
     """Its subcommands and their summaries."""
     rare: Sequence[argparse.Action] = ()
     """The options that only `--help-all` shows."""
+    given: frozenset[argparse.Action] = frozenset()
+    """The options of the command line that is being parsed."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse arguments; requirements, and an optional argument such as INVENTORY, may also follow an option."""
+        self.given = frozenset()
         found, left = self.parse_known_args(args, namespace)
         free = [one.dest for one in self._actions if one.nargs == "?" and not one.option_strings]
         if len(left) == 1 and free and getattr(found, free[0]) is None and not left[0].startswith("-"):
@@ -148,6 +151,9 @@ class Parser(argparse.ArgumentParser):
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """Return a value; an empty one, as of an unset variable, is never meant: `apply ''` is not this machine."""
+        if action in self.given and isinstance(action, argparse._StoreAction):  # noqa: SLF001 - it has no other name
+            raise argparse.ArgumentError(action, "given twice: it takes one value")
+        self.given |= {action} if action.option_strings else set()
         if action.nargs != "*" and action.default != "" and any(not text.strip() for text in arg_strings):
             raise argparse.ArgumentError(action, "its value is empty; give one, or leave it out")
         return super()._get_values(action, arg_strings)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, refuse_beside
@@ -30,10 +30,12 @@ from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.record import MatrixFile
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.domains import parsed
+from gpusetup.resolve.naming import alone
 from gpusetup.resolve.requests import joined_words, parse_requirements
 
 _TABLES = {
     "gpu": ("gpus", "gpu"),
+    "mig": ("mig",),
     "os": ("os",),
     "vgpu": ("vgpu", "grid"),
     "cve": ("cve",),
@@ -63,9 +65,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     if arguments.data:
         refuse_beside(arguments, "--data", "it names files, and looks up nothing", *_WISHES)
-        paths = {name: matrix.path(name) for name in NAMES}
         from gpusetup.model.answers import MatrixFiles
 
+        paths = {name: matrix.path(name) for name in NAMES}
         return answer(arguments.format, MatrixFiles(files=paths), "\n".join(paths.values()), arguments.out)
     if arguments.age or arguments.newer:
         first = "--newer" if arguments.newer else "--age"
@@ -77,12 +79,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     conclusion = ""
     beside: dict[str, list[str]] = {}
     if arguments.age or arguments.newer:
-        import datetime as dt
-
-        name, rows = (
-            "newer" if arguments.newer else "age",
-            ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date(), newer=arguments.newer),
-        )
+        name = "newer" if arguments.newer else "age"
+        rows = ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date(), newer=arguments.newer)
     elif name:
         from gpusetup.resolve.tables import table_rows
 
@@ -96,9 +94,10 @@ def run(arguments: argparse.Namespace) -> Exit:
         beside = _fitting_frameworks(request, matrix) if by_driver else {}
         conclusion = newest_for_driver(request, matrix) if by_driver else ""
     warnings = _warnings(request, matrix)
-    if arguments.format == "json":
-        from msgspec import UNSET
+    from gpusetup.cli.matrix_text import answer_text, overview, overview_text, printed
 
+    bare = name == "cuda" and not _asked(request)
+    if arguments.format == "json":
         from gpusetup.model.answers import MatrixRows
 
         document = MatrixRows(
@@ -108,18 +107,15 @@ def run(arguments: argparse.Namespace) -> Exit:
             fits={name: tuple(found) for name, found in beside.items()} if beside else UNSET,
             conclusion=conclusion if beside else UNSET,
             gpus=gpus_taken_for(request, matrix) if request.gpus else UNSET,
+            overview=overview(matrix) if bare else UNSET,
         )
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
     for warning in warnings:
         warn(warning)
-    if arguments.format == "text" and name == "cuda" and not _asked(request):
-        from gpusetup.cli.matrix_text import overview_text
-
+    if arguments.format == "text" and bare:
         write_answer(overview_text(matrix), arguments.out)
         return Exit.DONE
-    from gpusetup.cli.matrix_text import answer_text, printed
-
     if arguments.format != "text":
         write_answer(printed(name, rows, arguments.format), arguments.out)
         return Exit.DONE
@@ -160,7 +156,7 @@ def _warnings(request: Request, matrix: Matrix) -> list[str]:
     from gpusetup.resolve.answer import unknown_driver
 
     about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
-    return [text for text in (age_warning(matrix), about_driver) if text]
+    return [text for text in (age_warning(matrix), about_driver, *map(alone, request.requirements)) if text]
 
 
 def _asked(request: Request) -> bool:
@@ -173,7 +169,7 @@ def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]
 
     found = {}
     for name in LEADS:
-        wish = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=name)))
+        wish = replace(request, requirements=(*request.requirements, Requirement(component=name)))
         try:
             rows = lookup(wish, matrix)
         except NoStackError:

@@ -13,45 +13,51 @@ from gpusetup.versions import nv
 _KINDS = {"LTSB": "long-term", "PB": "production", "NFB": "new features"}
 
 
+def overview(matrix: Matrix) -> dict[str, list[dict[str, str]]]:
+    """Return the tables of the overview: a title → rows, each a column's heading → its text."""
+    return {"Drivers in support": _drivers(matrix), "CUDA toolkits": _toolkits(matrix), "PyTorch": _torch(matrix)}
+
+
 def overview_text(matrix: Matrix) -> str:
     """Return the overview."""
-    return "\n".join((_drivers(matrix), _toolkits(matrix), _torch(matrix), _footer(matrix)))
+    tables = (
+        table(tuple(rows[0]), map(tuple, map(dict.values, rows)), title=title)
+        for title, rows in overview(matrix).items()
+    )
+    return "\n".join((*tables, _footer(matrix)))
 
 
-def _drivers(matrix: Matrix) -> str:
+def _drivers(matrix: Matrix) -> list[dict[str, str]]:
     alive = [item for item in matrix.driver.branches if item.latest and not item.has_ended(matrix.date)]
-    rows = [
-        (
-            f"R{branch.branch}",
-            branch.latest or "",
-            _KINDS.get(branch.kind, branch.kind),
-            branch.eol,
-            branch.cuda or "",
-            _span(branch),
-        )
+    return [
+        {
+            "branch": f"R{branch.branch}", "newest": branch.latest or "", "kind": _KINDS.get(branch.kind, branch.kind),
+            "until": branch.eol, "CUDA": branch.cuda or "", "GPUs": _span(branch),
+        }
         for branch in sorted(alive, key=lambda item: item.branch, reverse=True)
-    ]
-    return table(("branch", "newest", "kind", "until", "CUDA", "GPUs"), rows, title="Drivers in support")
+    ]  # fmt: skip
 
 
 def _span(branch: DriverBranch) -> str:
     return f"{branch.architectures[0]} - {branch.architectures[-1]}" if branch.architectures else ""
 
 
-def _toolkits(matrix: Matrix) -> str:
+def _toolkits(matrix: Matrix) -> list[dict[str, str]]:
     newest = {}
     for release in matrix.cuda.releases:
         if release.system and nv(release.minor) >= nv("11.8"):
             newest[release.minor] = release
     floors = {row.major: row.min_driver for row in matrix.cuda.majors}
-    rows = [
-        (item.version, f"R{item.driver_branch}", floors.get(nv(item.version).major, item.driver or ""))
+    return [
+        {
+            "toolkit": item.version, "its own driver": f"R{item.driver_branch}",
+            "runs from driver": floors.get(nv(item.version).major, item.driver or ""),
+        }
         for item in sorted(newest.values(), key=lambda item: nv(item.version), reverse=True)[:12]
-    ]
-    return table(("toolkit", "its own driver", "runs from driver"), rows, title="CUDA toolkits")
+    ]  # fmt: skip
 
 
-def _torch(matrix: Matrix) -> str:
+def _torch(matrix: Matrix) -> list[dict[str, str]]:
     builds: dict[str, list[str]] = {}
     for build in matrix.torch.builds:
         shown = f"{build.variant} (PyPI)" if build.default else build.variant
@@ -59,8 +65,9 @@ def _torch(matrix: Matrix) -> str:
     rows = []
     for release in sorted(matrix.torch.releases, key=lambda item: nv(item.version), reverse=True)[:8]:
         plain = [text for text in release.pythons if not text.endswith("t")]
-        rows.append((release.version, ", ".join(builds.get(release.version, ())), f"{plain[0]} - {plain[-1]}"))
-    return table(("torch", "builds", "Python"), rows, title="PyTorch")
+        shown = ", ".join(builds.get(release.version, ()))
+        rows.append({"torch": release.version, "builds": shown, "Python": f"{plain[0]} - {plain[-1]}"})
+    return rows
 
 
 def _footer(matrix: Matrix) -> str:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 ARCHES = ("x86_64", "aarch64")
 _NEEDS = re.compile(r"with ((?:--[a-z-]+(?: stress)?(?:, | or )?)+): ")
 """The start of an option's help that says beside which other options alone it has an effect."""
+_REACH = (
+    "--limit", "--forks", "--user", "--private-key",
+    "--ask-become-pass", "--ask-vault-pass", "--vault-password-file", "--extra-vars", "-- ARGS",
+)  # fmt: skip
+"""The options to reach hosts with Ansible; the first four mean other hosts than this machine."""
+_WITHOUT_ANSIBLE = ("facts", "verify", "watch")
+"""Commands that look at this machine without Ansible."""
 _DESTS = {"REQ": "requirements", "--from": "facts"}
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
 
@@ -63,16 +70,17 @@ def refuse_idle(arguments: argparse.Namespace, parser: argparse.ArgumentParser) 
     """
     known = parser._option_string_actions  # noqa: SLF001 - argparse offers no other list of them
     given = [name for name, one in known.items() if getattr(arguments, one.dest, one.default) != one.default]
+    given += ["-- ARGS"] if getattr(arguments, "ansible_arguments", ()) else []
     words = {*given, f"--level {getattr(arguments, 'level', '')}"}
     for name in given:
-        told = _NEEDS.match(known[name].help or "")
+        told = _NEEDS.match(known[name].help or "") if name in known else None
         needed = re.split(", | or ", told[1]) if told else []
         if needed and not words & set(needed):
             raise BadInputError(
                 "GS-137", f"{name} has no effect without {' or '.join(needed)}", path=name,
                 hint=f"add {needed[0]}, or leave out {name}",
             )  # fmt: skip
-        if name in ("--limit", "--forks", "--user", "--private-key") and not arguments.inventory:
+        if name in _REACH[: None if arguments.command in _WITHOUT_ANSIBLE else 4] and not arguments.inventory:
             raise BadInputError(
                 "GS-137", f"{name} has no effect without an inventory", path=name,
                 hint=f"name an inventory, or leave out {name}: without one, this machine is meant",

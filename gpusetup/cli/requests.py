@@ -35,17 +35,10 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request for the arguments of `options.add_requirements` and `options.add_request`."""
     python = [f"python=={arguments.python}"] if arguments.python is not None else []
     request = question(
-        [*arguments.requirements, *python],
-        matrix,
-        gpus=arguments.gpu,
-        os=arguments.os,
-        arch=arguments.arch,
-        driver=arguments.driver,
-        allow_builds=arguments.allow_builds,
-        native=arguments.native,
-        forward=arguments.forward,
-        allow_vulnerable=arguments.allow_vulnerable,
-    )
+        [*arguments.requirements, *python], matrix, gpus=arguments.gpu, os=arguments.os, arch=arguments.arch,
+        driver=arguments.driver, allow_builds=arguments.allow_builds, native=arguments.native,
+        forward=arguments.forward, allow_vulnerable=arguments.allow_vulnerable,
+    )  # fmt: skip
     policy = getattr(arguments, "policy", None)
     if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
@@ -62,7 +55,13 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         if arguments.arch not in {None, cpu}:
             why = f"the CPU of {found.name} is {cpu}"
             raise not_together(f"--on {arguments.on}", f"--arch {arguments.arch}", why)
-        request = replace(request, gpus=(found.gpu,), gpu_count=found.count, vgpu_guest=found.driver == "vgpu")
+        request = replace(
+            request,
+            gpus=(found.gpu,),
+            gpu_count=found.count,
+            vgpu_guest=found.driver == "vgpu",
+            machine_type=found.name,
+        )
     if request.driver != arguments.driver:
         from gpusetup.cli.output import warn
 
@@ -109,12 +108,9 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     from gpusetup.plan.requests import request_for
 
     settings = Settings(
-        requirements=wishes.requirements,
-        native=wishes.native,
-        forward=wishes.forward,
-        allow_vulnerable=wishes.allow_vulnerable,
-        policy=wishes.policy,
-    )
+        requirements=wishes.requirements, native=wishes.native, forward=wishes.forward,
+        allow_vulnerable=wishes.allow_vulnerable, policy=wishes.policy,
+    )  # fmt: skip
     pythons = pythons_of(host, settings, system_of(matrix, host), Offers(None))
     found = request_for(host, settings, pythons=pythons if wishes.os in {None, host.os.label} else None)
     known = {system.id for system in matrix.os.systems}
@@ -204,14 +200,6 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     """Return the arguments of `add_wishes`."""
     from gpusetup.rollout.options import Wishes
 
-    return Wishes(
-        requirements=parse_requirements(list(arguments.want)),
-        source=arguments.source,
-        reboot=arguments.reboot,
-        replace=arguments.replace,
-        no_way_back=arguments.no_way_back,
-        older_source=arguments.older_source,
-        despite_maintenance=arguments.despite_maintenance,
-        upgrade=arguments.upgrade,
-        allow_vulnerable=arguments.allow_vulnerable,
-    )
+    same = ("source", "reboot", "replace", "no_way_back", "older_source", "despite_maintenance", "upgrade")
+    told = {name: getattr(arguments, name) for name in (*same, "allow_vulnerable")}
+    return Wishes(requirements=parse_requirements(list(arguments.want)), **told)

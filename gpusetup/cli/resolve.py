@@ -11,20 +11,19 @@ examples:
 
 import argparse
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
-from gpusetup.cli.output import answer, json_text, table, warn, write_answer
+from gpusetup.cli.output import answer, csv_text, json_text, markdown_table, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
 from gpusetup.errors import Exit, NoStackError, PreflightError, gravest
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.matrix.systems import by_id
-from gpusetup.model.stack import Install, Resolution, Way
+from gpusetup.model.stack import Resolution, Way
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,10 +96,8 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
     stack = resolution.stack
     rows: list[tuple[str, str, str]] = []
     if stack.driver:
-        state = "installed, stays" if stack.driver.installed else f"R{stack.driver.branch}"
-        rows.append(
-            ("driver", stack.driver.version, f"{state}; {stack.driver.module} modules; {stack.driver.relation}")
-        )
+        driver, state = stack.driver, "installed, stays" if stack.driver.installed else f"R{stack.driver.branch}"
+        rows.append(("driver", driver.version, f"{state}; {driver.module} modules; {driver.relation}"))
     if stack.cuda:
         compat = f"; needs {stack.cuda.compat}" if stack.cuda.compat else ""
         role = "the default toolkit" if stack.cudas else "toolkit on the system"
@@ -117,14 +114,8 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
         rows.append(("torch", f"{stack.torch.version}+{stack.torch.variant}", f"{', '.join(parts)} inside; {where}"))
         rows += _companions(resolution, matrix)
     if stack.tensorflow:
-        extra = f"tensorflow[{stack.tensorflow.extra}]; " if stack.tensorflow.extra else ""
-        rows.append(
-            (
-                "tensorflow",
-                stack.tensorflow.version,
-                f"{extra}CUDA {stack.tensorflow.cuda}, cuDNN {stack.tensorflow.cudnn}",
-            )
-        )
+        flow, extra = stack.tensorflow, f"tensorflow[{stack.tensorflow.extra}]; " if stack.tensorflow.extra else ""
+        rows.append(("tensorflow", flow.version, f"{extra}CUDA {flow.cuda}, cuDNN {flow.cudnn}"))
     if stack.jax:
         rows.append(("jax", stack.jax.version, f"jax[{stack.jax.extra}]"))
     if stack.cupy:
@@ -164,22 +155,10 @@ def stack_text(resolution: Resolution, matrix: Matrix, output_format: str) -> st
     """Return a stack as text, CSV or Markdown."""
     rows = stack_rows(resolution, matrix)
     columns = ("component", "version", "particulars")
-    if output_format == "csv":
-        from gpusetup.cli.output import csv_text
-
-        return csv_text(columns, rows)
-    if output_format == "md":
-        from gpusetup.cli.output import markdown_table
-
-        return markdown_table(columns, rows)
-    return (
-        gpus_text(resolution.request, matrix)
-        + table(columns, rows)
-        + "\n"
-        + _reasons_text(resolution)
-        + "\n"
-        + ending(resolution, matrix)
-    )
+    if output_format != "text":
+        return (csv_text if output_format == "csv" else markdown_table)(columns, rows)
+    head = gpus_text(resolution.request, matrix) + table(columns, rows)
+    return "\n".join((head, _reasons_text(resolution), ending(resolution, matrix)))
 
 
 def _reasons_text(resolution: Resolution) -> str:
@@ -189,9 +168,7 @@ def _reasons_text(resolution: Resolution) -> str:
     for reason in (item for item in resolution.reasons if item.rule != PROVENANCE):
         head = f"{reason.component}: "
         lines += textwrap.wrap(head + reason.text, width=80, subsequent_indent="  ")
-    lines.append("")
-    lines.append(f"matrix of {resolution.matrix.date}; sources of each reason: --format json")
-    return "\n".join(lines) + "\n"
+    return "\n".join((*lines, "", f"matrix of {resolution.matrix.date}; sources of each reason: --format json", ""))
 
 
 def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
@@ -246,21 +223,14 @@ def ending(resolution: Resolution, matrix: Matrix) -> str:
     from gpusetup.plan.install import install_of
 
     install = install_of(resolution, matrix)
-    told = [_folded(head, command) for head, command in _ways(install)]
+    told = [_folded("install:", line) for line in install.apply]
+    told += [_folded("" if number else "without root:", line) for number, line in enumerate(install.pip)]
     more = [way for way in WAYS[1:] if install.lines(way)]
     if more:
         told.append(f"more ways:    --install {', '.join(more[:-1])}{' or ' if more[1:] else ''}{more[-1]}")
     if install.pip and (python := _not_the_base(resolution, matrix)):
         told.append(f"              (uv and conda install Python {python} themselves)")
     return "\n".join(told) + "\n"
-
-
-def _ways(install: Install) -> Iterator[tuple[str, str]]:
-    """Yield each line with the label before it."""
-    for line in install.apply:
-        yield "install:", line
-    for number, line in enumerate(install.pip):
-        yield "" if number else "without root:", line
 
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:

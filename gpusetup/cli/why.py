@@ -6,18 +6,19 @@ examples:
 """
 
 import argparse
-import textwrap
 
 import msgspec
+from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request
-from gpusetup.cli.output import answer, warn
+from gpusetup.cli.output import answer, warn, wrapped
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.answers import Asked, Clash, Why, WhyNot
 from gpusetup.model.request import Requirement
 from gpusetup.model.stack import Resolution, build_of
+from gpusetup.resolve.naming import typed
 from gpusetup.resolve.requests import joined_words, parse_requirement
 
 
@@ -38,25 +39,24 @@ def split_subject(arguments: argparse.Namespace) -> Requirement:
     """Return the component in question, its version maybe apart (`why torch 2.6`); other words stay requirements."""
     subject, *others = joined_words([arguments.subject, *arguments.requirements])
     arguments.requirements = others
-    return parse_requirement(subject.replace("==", "=", 1) if "===" not in subject else subject)
+    return parse_requirement(subject)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the reasons for a choice."""
     from gpusetup.resolve.api import resolve
     from gpusetup.resolve.domains import matches
-    from gpusetup.resolve.naming import typed
 
     matrix = load_matrix()
     wish = split_subject(arguments)
     request = request_about(arguments, matrix)
     # Without a version, keep what the request asks of the component: `why torch --from uv.lock`.
     others = tuple(item for item in request.requirements if item.component != wish.component or not wish.specifier)
-    resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
+    resolution = resolve(replace(request, requirements=others), matrix)
     if resolution.stack.part(wish.component) is None:
         # Not in the default stack: add it to the request.
         free = Requirement(component=wish.component)
-        resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
+        resolution = resolve(replace(request, requirements=(*others, free)), matrix)
     chosen = resolution.stack.part(wish.component)
     document = Why(
         matrix=matrix.stamp,
@@ -67,17 +67,18 @@ def run(arguments: argparse.Namespace) -> Exit:
     text = _chosen_text(resolution, wish.component)
     same = wish.variant in ("", build_of(wish.component, chosen)) and chosen.version and matches(wish, [chosen.version])
     if (wish.specifier or wish.variant) and not same:
-        asked = msgspec.structs.replace(request, requirements=(*others, wish))
+        asked = replace(request, requirements=(*others, wish))
         try:
             resolve(asked, matrix)
         except NoStackError as error:
             conflict = msgspec.convert(error.to_document()["conflict"], tuple[Clash, ...])
             told = Asked(version=str(wish), fits=False, conflict=conflict)
-            document = msgspec.structs.replace(document, asked=told)
+            document = replace(document, asked=told)
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
-            document = msgspec.structs.replace(document, asked=Asked(version=str(wish), fits=True))
-            text += f"\n{wish} fits too; to choose it:\n  gpusetup resolve {typed(asked)}\n"
+            command = f"gpusetup resolve {typed(asked)}"
+            document = replace(document, asked=Asked(version=str(wish), fits=True, command=command))
+            text += f"\n{wish} fits too; to choose it:\n  {command}\n"
     text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     age = age_warning(matrix)
     if age:
@@ -90,7 +91,7 @@ def _chosen_text(resolution: Resolution, component: str) -> str:
     lines = [f"{component} {getattr(chosen, 'version', None) or chosen.requires}", ""]
     for reason in resolution.reasons:
         if reason.component == component:
-            lines += textwrap.wrap(f"- {reason.text} [{reason.rule}]", 80, subsequent_indent="  ")
+            lines += wrapped(f"- {reason.text} [{reason.rule}]", "", "  ")
             if reason.source:
                 lines.append(f"  {reason.source}")
     return "\n".join(lines) + "\n"
@@ -116,28 +117,25 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     try:
-        resolution = resolve(
-            msgspec.structs.replace(request, requirements=(*others, wish)), matrix, newer=arguments.newer
-        )
+        resolution = resolve(replace(request, requirements=(*others, wish)), matrix, newer=arguments.newer)
         if not (wish.specifier or wish.variant):
+            chosen = resolution.stack.part(wish.component)
+            version = f"=={getattr(chosen, 'version', None) or str(chosen.requires).partition(',')[0].lstrip('>=~')}"
+            one = replace(request, requirements=(replace(wish, specifier=version), *others))
             raise BadInputError(
                 "GS-129", f"some version of {wish.component} fits: why-not needs the one that you mean",
-                path=arguments.subject, hint=f"gpusetup why-not {wish.component}=VERSION",
+                path=arguments.subject, hint="gpusetup why-not " + typed(one),
             )  # fmt: skip
     except NoStackError as error:
         found = error.to_document()
         conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])
         document = WhyNot(
-            ok=False,
-            matrix=matrix.stamp,
-            version=str(wish),
-            forbidden=True,
-            conflict=conflict,
+            ok=False, matrix=matrix.stamp, version=str(wish), forbidden=True, conflict=conflict,
             suggestions=tuple(found["suggestions"]),
-        )
+        )  # fmt: skip
         lines = [f"{wish} is forbidden:", ""]
         for item in found["conflict"]:
-            lines += textwrap.wrap(f"- {item['text']} [{item['rule']}]", 80, subsequent_indent="  ")
+            lines += wrapped(f"- {item['text']} [{item['rule']}]", "", "  ")
             if item["source"]:
                 lines.append(f"  {item['source']}")
         if found["suggestions"]:
@@ -148,7 +146,7 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
         document = WhyNot(ok=True, matrix=matrix.stamp, version=str(wish), forbidden=False, warnings=limits)
         lines = [f"nothing forbids {wish}" + (", with these limits:" if limits else "")]
         for limit in limits:
-            lines += textwrap.wrap(f"- {limit}", 80, subsequent_indent="  ")
+            lines += wrapped(f"- {limit}", "", "  ")
         text, code = "\n".join(lines) + "\n", Exit.DONE
     text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     if (age := age_warning(matrix)) is not None:

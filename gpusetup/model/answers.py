@@ -36,6 +36,8 @@ class MatrixRows(Success, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
     conclusion: str | UnsetType = UNSET
     gpus: tuple[TakenFor, ...] | UnsetType = UNSET
     """How the GPUs' names were understood."""
+    overview: dict[str, list[dict[str, str]]] | UnsetType = UNSET
+    """The tables of `matrix` without a question: a title → rows, each a column's heading → its text."""
 
 
 class NoRows(Document, frozen=True, kw_only=True, tag="gpusetup/matrix/1"):
@@ -66,6 +68,8 @@ class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: str
     fits: bool
     conflict: tuple[Clash, ...] | UnsetType = UNSET
+    command: str | UnsetType = UNSET
+    """The command that chooses it."""
 
 
 class Why(Success, frozen=True, kw_only=True, tag="gpusetup/why/1"):

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpusetup.model import whole
 
@@ -106,6 +106,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Product names, PCI ids or sm_NN; empty: any GPU."""
     gpu_count: int = 0
     """The number of GPUs per host, if known; with more than one, NCCL must have code for them."""
+    machine_type: str | UnsetType = UNSET
+    """The cloud's machine type that was named in place of its GPUs."""
     os: str | None = None
     arch: Literal["x86_64", "aarch64"] | None = None
     driver: str | None = None

@@ -43,7 +43,7 @@ from gpusetup.resolve.domains import (
     branch_of,
 )
 from gpusetup.resolve.hardware import code_of, limits_of, nccl_runs, uncovered_libraries
-from gpusetup.resolve.naming import label, only_module
+from gpusetup.resolve.naming import alone, label, only_module
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.packages import package_relation
 from gpusetup.resolve.preferences import best
@@ -216,6 +216,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
 
         found += package_warnings(space, solution)
     found += python_warnings(space, solution)
+    found += filter(None, map(alone, space.request.requirements))
     return tuple(dict.fromkeys(found))
 
 

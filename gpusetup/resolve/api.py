@@ -148,7 +148,7 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
         alone = build(space.matrix, msgspec.structs.replace(space.request, requirements=asked))
         told = conflict(alone, minimal_conflict(alone.problem()))
         text = f"the newest {wish.component} is {newest}, and no older one fits either"
-        yield [item | {"text": text} if item["text"] == f"{named} was asked for" else item for item in told]
+        yield [item | {"text": text} if item["text"].startswith(f"{named} was asked for") else item for item in told]
 
 
 def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:

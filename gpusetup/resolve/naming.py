@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import MatrixFile, Record, Rule
-    from gpusetup.model.request import Request
+    from gpusetup.model.request import Request, Requirement
     from gpusetup.resolve.space import Space
 
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "tensorflow": "TensorFlow", "jax": "JAX"}
@@ -79,13 +80,24 @@ def nearest(published: list[str], wanted: str) -> list[str]:
     return [*below[-2:], *above[:1]] if above else below[-3:]
 
 
+def alone(wish: Requirement) -> str:
+    """Return a note if a version such as ==2.6 is one release, as for pip, and not a series; else an empty string."""
+    number = wish.specifier.removeprefix("==")
+    if wish.component == "python" or not re.fullmatch(r"\d+(\.\d+)?", number):
+        return ""
+    zeros = ".0" * (2 - number.count("."))
+    return f"{wish} is {number}{zeros} alone, as for pip; {wish.component}={number} is any {number}"
+
+
 def typed(request: Request) -> str:
     """Return a request as command-line words; a bare `driver` is left out if another component implies it."""
     import shlex
 
     implied = any(item.component not in ("driver", "python") for item in request.requirements)
     words = [text for item in request.requirements if (text := str(item)) != "driver" or not implied]
-    words += [word for name in request.gpus for word in ("--gpu", name)]
+    several = f"{request.gpu_count}x " if len(request.gpus) == 1 < request.gpu_count else ""
+    named = [word for name in request.gpus for word in ("--gpu", several + name)]
+    words += ["--on", request.machine_type] if request.gpus and request.machine_type else named
     for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
         words += [option, value] if value else []
     for name in ("native", "forward", "allow_builds", "allow_vulnerable"):

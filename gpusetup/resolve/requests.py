@@ -40,6 +40,11 @@ _NAME_AND_NUMBER = re.compile(
 _AROUND = re.compile(r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]")
 """What a package's name has around the word that distinguishes it."""
 _IMAGE = re.compile(r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+")
+_COUNTED = re.compile(
+    r"(?P<n>[1-9]\d?)\s*(?:[x\u00d7*]\s*|\s)(?=[a-z])(?P<name>.+)|(?P<named>.+?)\s*(?:(?<=[\d\s])[x\u00d7*]|:)\s*(?P<count>[1-9]\d?)",
+    re.IGNORECASE,
+)
+"""Several GPUs of one kind: 8xh100, 2*a100, h100 x 8, h100:8."""
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
 _CUDA_MAJOR = re.compile(r"cu1[0-9]")
@@ -170,7 +175,7 @@ def parse_requirement(text: str) -> Requirement:
         if _IMAGE.fullmatch(text):
             cuda = re.search(r"cuda[-:]?(\d+\.\d+)", text)
             hint = "a container image includes its CUDA; the driver that its host needs: "
-            hint += f"gpusetup matrix cuda=={cuda[1] if cuda else 'MINOR'}.*"
+            hint += f"gpusetup matrix cuda{f'=={cuda[1]}.*' if cuda else ''}"
         raise BadInputError("GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}", hint=hint)
     component = _component(match["name"], text)
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
@@ -234,6 +239,12 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
     return tuple(sorted(joined.values(), key=lambda item: COMPONENTS.index(item.component)))
 
 
+def counted(text: str) -> tuple[str, int]:
+    """Split a number of GPUs off their name."""
+    found = _COUNTED.fullmatch(text.strip())
+    return (found["name"] or found["named"], int(found["n"] or found["count"])) if found else (text, 1)
+
+
 def question(
     requirements: Iterable[str],
     matrix: Matrix,
@@ -252,8 +263,8 @@ def question(
         driver = re.sub(r"^[rR](?=\d)", "", driver)
         _check_driver(driver, matrix)
         driver = _whole_driver(driver, matrix)
-    named = tuple(gpus)
-    for name in named:
+    named = [counted(name) for name in gpus]
+    for name, _ in named:
         if not name.isprintable():
             raise BadInputError(
                 "GS-120", f"{name!r} is not the name of a GPU", path=f"--gpu {name!r}",
@@ -261,8 +272,8 @@ def question(
             )  # fmt: skip
     return Request(
         requirements=parse_requirements(list(requirements)),
-        gpus=named,
-        gpu_count=len(named),
+        gpus=tuple(name for name, _ in named),
+        gpu_count=sum(count for _, count in named),
         os=find_system(matrix, os).id if os is not None else None,
         arch=arch,
         driver=driver,

@@ -12,6 +12,7 @@ from gpusetup.resolve.constraints import python_tags
 from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import (
+    alone,
     label,
     last_before,
     listed,
@@ -53,7 +54,7 @@ def _general(context: Context, member: Unary | Pair) -> str:
 def _requested(context: Context, member: Unary) -> str:
     wish = cast("Requirement", member.subject)
     if member.allowed:
-        return f"{wish} was asked for"
+        return f"{wish} was asked for" + alone(wish).replace(f"{wish} is", ":")
     matrix = context.space.matrix
     text = f"there is no {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]

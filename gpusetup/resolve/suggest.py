@@ -73,7 +73,7 @@ def _packages(space: Space) -> Iterator[str]:
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, allow_builds=True):
-        yield f"gpusetup resolve {typed(request)} --allow-builds has the lines that build what has no wheel"
+        yield f"build what has no wheel: gpusetup resolve {typed(request)} --allow-builds"
     if len(packages) < 2:
         return
     for apart in packages:
@@ -112,7 +112,7 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
     machine += [(name, value) for name in _BARE if name != "gpus" and (value := getattr(request, name))]
     for parts in ((*machine, *wishes, *instead), (*wishes, *looser, *machine)):
         kept = msgspec.structs.replace(request, requirements=(Requirement(component="driver"),), **_BARE)
-        left_out = Request()
+        left_out = Request(machine_type=request.machine_type)
         for name, value in parts:
             if (name, value) in instead and any(item.component == value.component for item in kept.requirements):
                 continue

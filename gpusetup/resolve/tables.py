@@ -23,7 +23,8 @@ from gpusetup.versions import nv
 Row = dict[str, Any]
 
 _FILTERS = {
-    "driver": {"--gpu", "--driver"}, "gpu": {"--gpu", "--arch", "--driver"}, "os": {"--os", "--arch"},
+    "driver": {"--gpu", "--driver"}, "gpu": {"--gpu", "--arch", "--driver"}, "mig": {"--gpu", "--arch", "--driver"},
+    "os": {"--os", "--arch"},
     "python": {"--os", "--arch"}, "vgpu": {"--driver"}, "cve": {"--driver"}, "instances": {"--gpu"},
     "variants": {"--gpu", "--driver"},
 }  # fmt: skip
@@ -127,6 +128,10 @@ def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         if request.driver is not None and not _driven_by(request.driver, kind):
             continue
         yield _gpu_row(gpu, kind, matrix)
+
+
+def _migs(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    return (row for row in _gpus(wanted, request, matrix) if row["mig_profiles"])
 
 
 def _driven_by(driver: str, kind: GpuKind) -> bool:
@@ -288,6 +293,6 @@ def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
-    "driver": _drivers, "gpu": _gpus, "os": _os, "python": _pythons, "vgpu": _vgpu, "cve": _cves,
+    "driver": _drivers, "gpu": _gpus, "mig": _migs, "os": _os, "python": _pythons, "vgpu": _vgpu, "cve": _cves,
     "instances": _instances, "variants": _variants,
 }  # fmt: skip

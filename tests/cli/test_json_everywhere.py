@@ -1,12 +1,14 @@
 """Every command that tells people something tells it programs too, by `--format json`; a refusal as well."""
 
 import json
+import re
+import shlex
 
 import jsonschema
 import pytest
 
 from gpusetup.cli import timers
-from gpusetup.cli.commands import COMMANDS
+from gpusetup.cli.commands import COMMANDS, GROUPS, load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import command_parser
 from gpusetup.matrix.load import matrix
@@ -17,7 +19,7 @@ from gpusetup.resolve.api import resolve
 from gpusetup.supply import choosing
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.root import Entry
-from tests.property.test_command_line import run
+from tests.property.test_command_line import run, unstated
 from tests.stored import stored_rows
 
 NO_ANSWER = {
@@ -63,6 +65,23 @@ def test_a_refusal_is_a_document(name, tmp_path):
     code, out, err = run([*name.split(), *words.split(), "--format", "json"])
     assert code not in {0, 1, 2}, err
     assert document_of(out)["ok"] is False
+    if name != "fleet token":  # prints a token as text alone
+        assert unstated([*name.split(), *words.split()])[::3] == (code, [])
+
+
+EXAMPLES = [
+    shlex.split(example[1])
+    for name in COMMANDS
+    if name.split()[0] in {*GROUPS["choose a stack"], *GROUPS["other programs"]}
+    for example in re.finditer(r"^  +gpusetup (\S.*?)(?:   .*| > .*)?$", load_command(name).__doc__, re.MULTILINE)
+    if not re.search("https:|&&|--hashes|--newer|--format|--install|--vars|--pip|completion|--out", example[1])
+]
+
+
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
+def test_a_document_has_what_the_text_of_an_example_states(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert unstated(words)[3] == []
 
 
 @pytest.mark.parametrize("command", ["fleet health", "drift", "bundle mirror --os debian12 --out m"])

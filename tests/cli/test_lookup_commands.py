@@ -151,7 +151,8 @@ def test_pytorch_means_torch_and_two_wishes_for_one_component_join():
 def test_why_a_version_that_is_not_chosen():
     code, told = document("why", "cuda=13.4", "--gpu", "h100")
     assert code == 0
-    assert told["asked"] == {"version": "cuda==13.4.*", "fits": True}
+    command = "gpusetup resolve 'cuda==13.4.*' --gpu h100"
+    assert told["asked"] == {"version": "cuda==13.4.*", "fits": True, "command": command}
     assert told["matrix"] == document("resolve", "--gpu", "h100")[1]["matrix"]
     assert document("why", "cuda=13.1", "--gpu", "v100")[1]["asked"]["fits"] is False
     assert document("why", "cuda", "cuda==12.8.*", "--gpu", "h100")[1]["chosen"]["version"] == "12.8.1"

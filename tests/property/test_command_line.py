@@ -4,6 +4,8 @@ import contextlib
 import io
 import itertools
 import json
+import re
+import shlex
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,16 +43,22 @@ options = st.one_of(
     st.tuples(st.just("--os"), systems),
     st.tuples(st.just("--arch"), st.sampled_from(("x86_64", "aarch64", "riscv64"))),
     st.tuples(st.just("--driver"), st.one_of(numbers, st.text(max_size=10))),
-    st.tuples(st.sampled_from(("--native", "--forward", "--format=csv", "--format=md", "--format=text", "--nonsense"))),
+    st.tuples(st.sampled_from(("--native", "--forward", "--allow-builds", "--nonsense"))),
     st.tuples(st.just("--from"), st.sampled_from(("/nonexistent", "/", "/dev/null", "pyproject.toml", ""))),
 )
 command_lines = st.builds(
-    lambda command, asked, chosen, form: [command, *itertools.chain(*chosen), *form, "--", *asked],
-    st.sampled_from(("resolve", "matrix", "why", "why-not")),
+    lambda command, asked, chosen: [command, *itertools.chain(*chosen), "--", *asked],
+    st.sampled_from(("resolve", "matrix", "why", "why-not", "lock")),
     st.lists(requirements, max_size=3),
-    st.lists(options, max_size=3),
-    st.sampled_from(((), ("--format", "json"))),
+    st.lists(options, max_size=3, unique_by=lambda words: words[0]),
 )
+STATED = re.compile(
+    r"\b\d+(?:\.\d+)+(?:\+\w+)?\b|(?<=\[)[a-z]+(?:-[a-z]+)+(?=\])|(?<=^- )[A-Za-z].*?(?= \[[a-z-]+\]| *$)"
+    r"|gpusetup (?:resolve|why|why-not|lock|apply|doctor) [^`\n;()]*[^`\n;()., ]",
+    re.MULTILINE,
+)
+"""What a text states: versions, rules, reasons, and commands to copy."""
+HINTED = re.compile(r"gpusetup ((?:resolve|matrix|why|why-not)(?: [^`\n;()]*[^`\n;()., ])?)")
 
 
 def run(argv):
@@ -63,15 +71,34 @@ def run(argv):
     return int(code or 0), out.getvalue(), err.getvalue()
 
 
+def _leaves(value):
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    yield from (text for key, part in parts for text in (str(key), *_leaves(part)))
+    yield "" if isinstance(value, (dict, list)) else str(value)
+
+
+def unstated(argv):
+    """Return the exit code, the text, the document, and what the text states that the document does not have."""
+    rest = argv.index("--") if "--" in argv else len(argv)
+    code, out, err = run([*argv[:rest], *(["--format", "text"] if argv[0] == "lock" else []), *argv[rest:]])
+    as_json, document, beside = run([*argv[:rest], "--format", "json", *argv[rest:]])
+    assert as_json == code, argv
+    if code == 2:
+        return code, err, {}, []
+    document = json.loads(document)
+    told = " ".join(" ".join([*_leaves(document), beside if argv[0] == "lock" else ""]).split())
+    text = re.sub(r"\\\n *|\n(?=  \w)(?!  gpusetup)", " ", f"{out.partition('ask:  ')[0]}\n{err}")
+    stated = {" ".join(found.split()) for found in STATED.findall(text)}
+    return code, out + err, document, sorted(found for found in stated if found not in told)
+
+
 @given(command_lines)
-def test_every_command_line_is_answered_or_refused_in_words(argv):
-    code, out, err = run(argv)
-    assert code in EXPECTED, err
-    assert "Traceback" not in err
-    if code != 2 and "json" in argv:
-        document = json.loads(out)
-        assert document["ok"] is (code == 0)
-    elif code == 0 or "is forbidden" in out:
-        assert out
-    else:
-        assert "error: " in err
+def test_every_command_line_is_answered_or_refused_in_words_and_the_same_to_programs(argv):
+    code, text, document, only_text = unstated(argv)
+    assert code in EXPECTED, text
+    assert "Traceback" not in text
+    assert code == 0 or "error: " in text or "is forbidden" in text
+    assert (code == 2 or document.get("ok", True) is (code == 0), only_text) == (True, [])
+    for command in HINTED.findall(text.partition("hint: ")[2]):
+        assert not re.search(r"\b[A-Z]{4,}\b", command), command
+        assert run(shlex.split(command))[0] == 0, command

@@ -1,5 +1,6 @@
 """The command line: words in any order, one line with a suggestion where a word is not known, quiet on demand."""
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -155,6 +156,21 @@ def test_a_first_word_alone_lists_what_follows_it(word):
     code, _, err = run(word, below(word)[0][:-1])
     assert code == 2
     assert f"gpusetup {word} {below(word)[0]}" in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_of_one_value_is_given_once(name):
+    for action in front.command_parser(name)._actions:
+        if isinstance(action, argparse._StoreAction) and action.option_strings:
+            value = [action.option_strings[-1], next(iter(action.choices or ["7"]))]
+            code, _, err = run(*name.split(), *map(str, value * 2))
+            assert (code, "given twice" in err) == (2, True), value
+
+
+@pytest.mark.parametrize("words", ["facts -- --become", "facts -K", "watch -e x=1", "verify -- -vvv"])
+def test_what_only_ansible_reads_is_refused_where_ansible_has_no_part(words):
+    code, _, err = run(*words.split())
+    assert (code, "has no effect without an inventory" in err) == (3, True)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,5 +1,6 @@
 """Requirements and distributions as people write them mean what they say."""
 
+import json
 import re
 import shlex
 
@@ -9,7 +10,8 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
-from gpusetup.resolve.requests import joined_words, parse_requirement, parse_requirements
+from gpusetup.resolve.naming import typed
+from gpusetup.resolve.requests import joined_words, parse_requirement, parse_requirements, question
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -108,3 +110,30 @@ def test_a_gpu_of_another_maker_is_said_to_be_one(shipped, gpu, maker):
     with pytest.raises(BadInputError) as caught:
         find_gpu(shipped, gpu)
     assert maker in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "form", ["{n}x{g}", "{n}x {g}", "{n} x {g}", "{n}*{g}", "{n} {g}", "{g}:{n}", "{g} x{n}", "{g} * {n}"]
+)
+def test_a_number_of_gpus_by_its_usual_spellings(shipped, form):
+    for name in ("h100", "RTX 4090", "a100x", "titan x", "rtx pro 6000"):
+        if not (name[-1] == "x" and form.endswith(" x{n}")):
+            asked = question([], shipped, gpus=[form.format(n=8, g=name)])
+            assert (asked.gpus, asked.gpu_count, typed(asked)) == ((name,), 8, f"--gpu '8x {name}'")
+
+
+def test_a_name_is_no_number_of_gpus(shipped):
+    names = [name for gpu in shipped.gpus.gpus for name in (gpu.name, *gpu.aliases, *gpu.ids)]
+    assert question([], shipped, gpus=names).gpus == tuple(names)
+
+
+def test_a_hint_names_the_machine_type_that_was_typed():
+    _, out, err = run(["resolve", "torch", "--on", "g5g.xlarge"])
+    assert (out, "--gpu" in err, "without --on g5g.xlarge: gpusetup resolve torch" in err) == ("", False, True)
+
+
+@pytest.mark.parametrize("command", ["resolve", "matrix", "why", "why-not", "lock"])
+def test_two_equal_signs_are_pips_in_every_command(command):
+    argv = [command, "cuda==12.8", "--gpu", "b200", "--format", "json"]
+    assert "12.8.1" not in str({**json.loads(run(argv)[1]), "reasons": (), "chosen": ""})
+    assert "12.8.1" in run([command, "cuda=12.8", *argv[2:]])[1] or command.startswith("why")
