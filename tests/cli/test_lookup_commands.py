@@ -4,7 +4,6 @@ import csv
 import datetime as dt
 import io
 import json
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -80,22 +79,13 @@ def test_a_stacks_document():
     assert all(isinstance(text, str) for text in told["warnings"])
 
 
-@pytest.mark.parametrize(
-    ("wish", "fields"),
-    [
-        ("torch==2.6.*", {"torch", "variant", "cuda", "cudnn", "nccl", "driver_min", "driver_native", "python", "archs", "default", "confidence", "sources"}),
-        ("tensorflow", {"tensorflow", "cuda", "cudnn", "driver_min", "driver_native", "python", "archs", "confidence", "sources"}),
-        ("jax", {"jax", "extra", "cuda", "driver_min", "python", "archs", "confidence", "sources"}),
-        ("cupy", {"cupy", "package", "cuda", "driver_min", "python", "archs", "confidence", "sources"}),
-        ("cuda==12.*", {"cuda", "driver_min", "driver_native", "archs", "confidence", "sources"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wish", "fields"), stored_rows("lookup-rows.json"))
 def test_rows(wish, fields):
     code, told = document("matrix", wish)
     assert code == 0
     assert told["schema"] == "gpusetup/matrix/1"
     for row in told["rows"]:
-        assert fields <= set(row)
+        assert set(fields) <= set(row)
         assert row["sources"][0]
         assert row["confidence"] in ("vendor", "observed", "inferred")
 
@@ -211,14 +201,6 @@ def test_why_ends_in_a_command_that_asks_for_the_same_machine():
     code, out, _ = run(shlex.split(command)[1:])
     assert code == 0
     assert "2.6.0+cu" in out
-
-
-def test_hints_write_versions_as_they_are_typed():
-    _, _, err = run(["resolve", "torch==2.6.*", "--gpu", "rtx 5090"])
-    wishes = re.findall(r"(torch==\S+) would fit", err)
-    assert wishes
-    for wish in wishes:
-        assert run(["resolve", wish, "--gpu", "rtx 5090"])[0] == 0
 
 
 @pytest.mark.parametrize(

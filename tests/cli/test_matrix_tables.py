@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from gpusetup.matrix.load import Matrix, matrix, package_files
 from tests.property.test_command_line import run
+from tests.stored import stored_rows
 
 SHIPPED = Matrix()
 
@@ -148,13 +149,8 @@ def test_the_newest_cuda_for_a_driver_is_a_sentence():
 
 
 @pytest.mark.parametrize(
-    ("name", "arch", "cc", "product", "beside"),
-    [
-        ("hopper", "Hopper", "9.0", "H100 PCIe", ""), ("ada lovelace", "Ada", "8.9", "L4", ""),
-        ("gb200", "Blackwell", "10.0", "GB200", " on aarch64"), ("A100 80GB", "Ampere", "8.0", "A100 SXM4 80GB", ""),
-        ("10de:2330", "Hopper", "9.0", "H100 SXM5 80GB", ""),
-    ],
-)  # fmt: skip
+    ("name", "arch", "cc", "product", "beside"), stored_rows("the-answer-says-what-a-name-was-taken-fo.json")
+)
 def test_the_answer_says_what_a_name_was_taken_for(says, name, arch, cc, product, beside):
     for command in ("matrix", "resolve"):
         words = (0, command, "torch", "--gpu", name)
@@ -192,14 +188,7 @@ def _said(says, *words):
     return said
 
 
-@pytest.mark.parametrize(
-    ("words", "mark", "reason"),
-    [
-        ("cuda driver==580.*", "13.0.2 * Update 2", "not CUDA 13.5.0: it is not native to R580; request it with cuda==13.5.0"),
-        ("torch driver<590", "2.15.0 * cu130", "cu130 is native to R580; the build on PyPI, cu132, is not"),
-        ("torch --driver 535.309.01", "2.14.0 * cu126", "not torch 2.14.1+cu126: it is known from secondary sources only"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "mark", "reason"), stored_rows("the-chosen-row-is-marked-and-says-why.json"))
 def test_the_chosen_row_is_marked_and_says_why(says, words, mark, reason):
     said = _said(says, *words.split())
     assert mark in said

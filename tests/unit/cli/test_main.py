@@ -27,6 +27,7 @@ from gpusetup.cli.session import _ask
 from gpusetup.cli.streams import terminated_is_interrupted
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
+from tests.stored import stored_rows
 
 
 def breaks(monkeypatch, error):
@@ -248,14 +249,7 @@ def test_a_setting_that_leads_nowhere_is_an_error_in_words(capsys, says, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("folder", "mark", "text", "kind"),
-    [
-        ("pipx/venvs/gpusetup", "pipx_metadata.json", "{}", "pipx"),
-        ("uv/tools/gpusetup", "uv-receipt.toml", "", "uv"),
-        ("cache/uv/archive-v0/x", "pyvenv.cfg", "home = /usr/bin\nuv = 0.9.1\n", "uv"),
-        (".cache/gpusetup/single-0123-3.11", "pyvenv.cfg", "home = /usr/bin\n", "single file"),
-        ("env", "pyvenv.cfg", "home = /usr/bin\n", "virtual environment"),
-    ],
+    ("folder", "mark", "text", "kind"), stored_rows("each-way-to-install-is-known-by-what-it.json")
 )
 def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind, tmp_path, monkeypatch):
     prefix = tmp_path / folder

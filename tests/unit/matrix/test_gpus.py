@@ -7,16 +7,10 @@ from gpusetup.matrix.gpus import find_gpu, gpus_named
 from gpusetup.matrix.load import matrix
 from tests.property.test_command_line import run
 from tests.refusals import refused
+from tests.stored import stored_rows
 
 
-@pytest.mark.parametrize(
-    ("text", "cc"),
-    [
-        ("h100", "9.0"), ("H100", "9.0"), ("NVIDIA H100", "9.0"), ("a100", "8.0"), ("rtx 4090", "8.9"), ("rtx4090", "8.9"), ("RTX 5090", "12.0"),
-        ("gtx 1080 ti", "6.1"), ("v100", "7.0"), ("10de:2335", "9.0"), ("10DE:2335", "9.0"), ("0x10de:0x2335", "9.0"), ("sm_90", "9.0"), ("sm90", "9.0"),
-        ("sm_120", "12.0"), ("compute_61", "6.1"), ("sm_90a", "9.0"), (" t4 ", "7.5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "cc"), stored_rows("gpu-names.json"))
 def test_names(shipped, text, cc):
     assert find_gpu(shipped, text).cc == cc
 

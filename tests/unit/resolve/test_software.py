@@ -12,6 +12,7 @@ from gpusetup.resolve.lookup import lookup
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.resolve.tables import table_rows
 from gpusetup.versions import nv
+from tests.stored import stored_rows
 
 
 def rules_of(resolution: Any, component: str) -> set[str]:
@@ -29,15 +30,7 @@ def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(s
             assert row[name] == max((each[name] for each in found), key=Version, default=None), row["python"]
 
 
-@pytest.mark.parametrize(
-    ("driver", "cuda", "relation"),
-    [
-        ("550.144.03", "12.4.1", "native"), ("550.144.03", "12.1.0", "backward"), ("550.144.03", "11.8.0", "backward"),
-        ("550.54.14", "12.6.0", "minor-version"), ("525.60.13", "12.4.0", "minor-version"),
-        ("580.178.04", "13.0.2", "native"), ("580.178.04", "13.2.0", "minor-version"),
-        ("595.91.07", "12.4.0", "backward"), ("450.80.02", "11.8.0", "minor-version"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("driver", "cuda", "relation"), stored_rows("driver-relations.json"))
 def test_relations(ask, driver, cuda, relation):
     stack = ask(f"cuda=={cuda}", driver=driver).stack
     assert (stack.cuda.relation, stack.driver.relation) == (relation, relation)
@@ -202,12 +195,8 @@ def test_python_of_the_distribution_and_of_the_request(ask, refused):
 
 
 @pytest.mark.parametrize(
-    ("system", "python", "own", "package"),
-    [
-        ("rhel8", "3.12", "3.6", "python3.12"), ("rocky9", "3.12", "3.9", "python3.12"),
-        ("amzn2023", "3.13", "3.9", "python3.13"), ("sles15", "3.11", "3.6", "python311"),
-    ],
-)  # fmt: skip
+    ("system", "python", "own", "package"), stored_rows("a-packaged-python-carries-the-newest-sta.json")
+)
 def test_a_packaged_python_carries_the_newest_stack(ask, system, python, own, package):
     found, free = ask("torch", os=system, gpu=["a100"]), ask("torch", gpu=["a100"])
     assert (found.stack.python.version, found.stack.torch.version) == (python, free.stack.torch.version)
@@ -266,13 +255,7 @@ def test_a_host_tells_its_pythons_itself(ask):
     assert ask("torch", os="ubuntu22.04", pythons=("3.10", "3.11")).stack.python.version == "3.11"
 
 
-@pytest.mark.parametrize(
-    ("system", "said"),
-    [
-        ("debian13", "Debian 13 (trixie) has Python 3.13"),
-        ("opensuse15", "openSUSE Leap 15.6 has Python 3.6 and packages of 3.11, 3.12"),
-    ],
-)
+@pytest.mark.parametrize(("system", "said"), stored_rows("a-conflict-names-the-pythons-of-the-syst.json"))
 def test_a_conflict_names_the_pythons_of_the_system(refused, system, said):
     assert said in [item["text"] for item in refused("tensorflow==2.10", os=system)["conflict"]]
 

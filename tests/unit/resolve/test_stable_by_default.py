@@ -7,6 +7,7 @@ from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import DriverCandidate, Request
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
+from tests.stored import stored_rows
 
 
 def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask):
@@ -71,19 +72,7 @@ def test_tensorflow_still_runs_on_hopper(ask):
     assert ask("tensorflow", gpu=["h100"]).stack.tensorflow.version
 
 
-@pytest.mark.parametrize(
-    ("wishes", "machine", "reason"),
-    [
-        (("cuda",), {"driver": "550.54.15"}, ("not CUDA 13.5.0: CUDA 13.5 needs driver 580 or newer (minor-version "
-         "compatibility of CUDA 13); the driver here is 550.54.15")),
-        (("torch", "python==3.10"), {}, ("not torch 2.15.0+cu132: torch 2.15.0+cu132 has wheels for Python 3.11 to 3.15; "
-         "Python here is 3.10")),
-        (("torch", "tensorflow"), {}, ("not torch 2.15.0+cu132: one environment holds one CUDA major, and torch "
-         "2.15.0+cu132 is for CUDA 13 while TensorFlow 2.21.0 is for CUDA 12")),
-        (("cuda",), {"gpu": ["v100"]}, ("not CUDA 13.5.0: it does not target compute capability 7.0 (v100); the last that "
-         "does is 12.9.2")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("wishes", "machine", "reason"), stored_rows("a-reason-judges-the-candidate-that-it-na.json"))
 def test_a_reason_judges_the_candidate_that_it_names(ask, wishes, machine, reason):
     assert reason in [item.text for item in ask(*wishes, **machine).reasons]
 
