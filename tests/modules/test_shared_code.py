@@ -3,8 +3,6 @@
 import importlib
 import json
 import os
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,9 +15,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import own
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code, gpu_state
 from ansible_collections.gpusetup.stack.plugins.plugin_utils import shared_code
 
-from bench import modules as sizes
-from gpusetup.content import collections_path, host_code
-from tests.stored import stored
+from gpusetup.content import host_code
 
 FILES = {
     "modules/__init__.py": b"",
@@ -115,11 +111,6 @@ def test_damaged_code_is_asked_for_anew(folder, digest, damage, monkeypatch):
     assert gpu_shared_code.load(gpu_shared_code.held(digest, sent()), "gpu_small").main == 1
 
 
-def test_each_module_is_below_its_weight(tmp_path):
-    packed = sizes.archives(tmp_path)
-    assert {name: size for name in sizes.modules() if (size := sizes.sent(packed, name)) > sizes.KIB_BOUND} == {}
-
-
 class Controller(shared_code.SharedCode):
     """The action beside a host that gives these answers."""
 
@@ -161,31 +152,6 @@ def test_only_the_module_after_a_reboot_sends_the_code_unasked(action, sent):
         host = type("Host", (Controller, action), {})({"changed": False})
         host.ask({"after_reboot": after}, {})
         assert set(host.asked[0][1]["sent"]) == (sent if after else set())
-
-
-PLAY = stored("shared_code_play.txt")
-
-
-@pytest.mark.parametrize("pipelining", ["0", "1"])
-def test_tasks_answer_the_same_with_kept_code_and_without(tmp_path, pipelining):
-    (tmp_path / "play.yml").write_text(PLAY.format(wrong="gpusetup-no-such", state=tmp_path / "state"))
-    environment = {
-        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(collections_path()),
-        "ANSIBLE_PIPELINING": pipelining,
-    }  # fmt: skip
-    argv = [sys.executable, "-m", "ansible", "playbook", "-v", "-i", "localhost,", "-c", "local", "play.yml"]
-    argv += ["-e", f"ansible_python_interpreter={sys.executable}"]
-    started = Path(gpu_shared_code.FOLDER, shared_code.DIGEST, "base/ansible/module_utils/basic.py")
-    for turn in range(2 + int(pipelining)):
-        if damaged := turn == 2 and os.geteuid() == 0:
-            started.write_text("(")
-            shutil.rmtree(started.parent / "__pycache__", ignore_errors=True)
-        run = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-        assert "ok=3" in run.stdout, run.stdout
-        assert "failed=0" in run.stdout
-        assert '"missing"' not in run.stdout
-    assert not damaged or started.read_text() != "(", "with pipelining Ansible starts it, and it is asked for anew"
-    shutil.rmtree(started.parents[3], ignore_errors=True)
 
 
 def test_removal_takes_the_code_away(run_module, tmp_path, monkeypatch):
