@@ -200,6 +200,14 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
     """Return the arguments of `add_wishes`."""
     from gpusetup.rollout.options import Wishes
 
-    same = ("source", "reboot", "replace", "no_way_back", "older_source", "despite_maintenance", "upgrade")
-    told = {name: getattr(arguments, name) for name in (*same, "allow_vulnerable")}
-    return Wishes(requirements=parse_requirements(list(arguments.want)), **told)
+    return Wishes(
+        requirements=parse_requirements(list(arguments.want)),
+        source=arguments.source,
+        reboot=arguments.reboot,
+        replace=arguments.replace,
+        no_way_back=arguments.no_way_back,
+        older_source=arguments.older_source,
+        despite_maintenance=arguments.despite_maintenance,
+        upgrade=arguments.upgrade,
+        allow_vulnerable=arguments.allow_vulnerable,
+    )

@@ -23,11 +23,16 @@ from gpusetup.rollout.batches import unfinished
 
 def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session for the arguments of `options.add_inventory`; ask for passwords before any work."""
-    same = ("inventory", "limit", "forks", "user", "private_key", "vault_password_file")
     reach = Reach(
-        **{name: getattr(arguments, name) for name in same},
-        extra_vars=tuple(arguments.extra_vars), passthrough=tuple(arguments.ansible_arguments),
-    )  # fmt: skip
+        inventory=arguments.inventory,
+        limit=arguments.limit,
+        forks=arguments.forks,
+        user=arguments.user,
+        private_key=arguments.private_key,
+        vault_password_file=arguments.vault_password_file,
+        extra_vars=tuple(arguments.extra_vars),
+        passthrough=tuple(arguments.ansible_arguments),
+    )
     if _changes(arguments):
         permitted(arguments.command, reach, os.environ)
     if arguments.ask_become_pass or arguments.ask_vault_pass:
