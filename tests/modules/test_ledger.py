@@ -128,13 +128,6 @@ def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(ledger,
     assert path.read_text() == "before gpusetup\n"
 
 
-def test_check_mode_tells_and_writes_nothing(tmp_path):
-    ledger = Ledger(str(tmp_path / "state"), check=True)
-    assert ledger.write(str(tmp_path / "x"), "x\n")
-    assert ledger.diffs[0]["after"] == "x\n"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger, tmp_path):
     link, folder = tmp_path / "cuda", tmp_path / "folder"
     folder.mkdir()
@@ -186,7 +179,8 @@ def test_a_second_version_beside_the_first_takes_nothing_away(ledger, there, ste
 
 
 def test_the_history_keeps_its_newest_applies_whatever_the_clock_said(ledger):
-    write(Path(ledger.folder), {"history/20990100.json": "{}"})  # what a person has emptied is none of ours
+    # What a person has emptied or copied is none of ours.
+    write(Path(ledger.folder), {"history/20990100.json": "{}", "history/copy.json": '{"id": "20990101"}'})
     for name in ("20990101", "20990102", "20990103", "20260101", "20260101"):
         ledger.write_history({"id": name}, keep=3)
     assert [record["id"] for record in history(ledger.folder)] == ["20990102", "20990103", "20260101"]

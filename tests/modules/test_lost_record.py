@@ -48,6 +48,7 @@ def test_a_file_that_says_it_is_ours_goes_although_its_record_is_lost(tmp_path, 
     check = Ledger(str(tmp_path / "state"), check=True)
     check.write(str(path), "# Written by gpusetup.\nnew\n")
     assert check.state["files"] == {}
+    assert [diff["after"] for diff in check.diffs] == ["# Written by gpusetup.\nnew\n"] * text.endswith("old\n")
     ledger = Ledger(str(tmp_path / "state"))
     assert ledger.write(str(path), "# Written by gpusetup.\nnew\n") == text.endswith("old\n")
     ledger.write(str(theirs), "ours\n")

@@ -140,11 +140,17 @@ def test_the_one_time_password_is_in_a_file_for_root_alone(tmp_path, mokutil):
     assert kept.read_text().strip() == password
 
 
-def test_what_cannot_be_staged_leaves_no_password(tmp_path, mokutil):
+def test_what_cannot_be_staged_leaves_no_password(tmp_path, mokutil, monkeypatch):
     mokutil.with_name("mokutil.exit").write_text("1")
     enrolment = enrolling(tmp_path)
     with refused("GS-494"):
         enrolment.stage()
+    with monkeypatch.context() as patch:
+        write = signing.files.write_atomically
+        full = lambda path, *more: write(path, *more) if path.endswith(".hash") else 1 / 0  # noqa: E731
+        patch.setattr(signing.files, "write_atomically", full)
+        with pytest.raises(ZeroDivisionError):
+            enrolment.stage()
     assert list((tmp_path / "state").iterdir()) == []
     (tmp_path / "state/mok-password").write_text("of an earlier request")
     with refused():

@@ -237,10 +237,6 @@ class TestRunfile:
         assert "driver" in host.installed
 
 
-class _Killed(BaseException):
-    """The job's process dies here."""
-
-
 class TestCutShort:
     def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, debian):
         host, seen = debian(), []
@@ -263,8 +259,8 @@ class TestCutShort:
         site.transaction("apt", *WANTED)
         assert site.state["brought"] == dict(WANTED)
 
-    @pytest.mark.parametrize("at", ["half way", "hold"])
-    def test_a_disk_that_fills_up_is_told_and_what_came_is_known(self, site, debian, tmp_path, monkeypatch, at):
+    @pytest.mark.parametrize("at", ["half way", "hold", "proof"])
+    def test_packages_that_came_before_a_failure_stay_with_their_sources(self, site, debian, tmp_path, monkeypatch, at):
         host, source, full = (
             debian(),
             tmp_path / "cuda.list",
@@ -273,7 +269,9 @@ class TestCutShort:
         Ledger(str(site.folder)).tell(apply={"id": "1", "finished": None})
         Ledger(str(site.folder)).write(str(source), "deb new\n")
         with monkeypatch.context() as harm:
-            if at == "hold":
+            if at == "proof":
+                harm.setattr(transaction.dkms, "mend", Mock(side_effect=HostFailure("GS-472", "the disk is full")))
+            elif at == "hold":
                 harm.setattr(transaction.Transaction, "_hold", Mock(side_effect=full))
             else:
                 host.interrupt = Mock(side_effect=full)
@@ -313,8 +311,8 @@ class TestCutShort:
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"),), None], ids=["again", "another", "one that fails"])
     def test_a_job_that_was_killed_itself(self, site, debian, second):
         host = debian()
-        host.interrupt = Mock(side_effect=_Killed)
-        with pytest.raises(_Killed):
+        host.interrupt = Mock(side_effect=KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
             site.transaction("apt", *WANTED)
         assert site.state["brought"] == {}
         if second is not None:

@@ -125,6 +125,14 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
     assert not path.parent.exists()
 
 
+def test_a_file_that_cannot_be_looked_at_ends_no_apply(host):
+    path = host.root / "etc/elsewhere"
+    Ledger(host.state).begin(FILE, str(path), "go")
+    path.mkdir()
+    assert host.run("apply") is None
+    assert Ledger(host.state).unfinished() == [f"file {path}"]
+
+
 def _kinds(above=Thing):
     return {kind for one in above.__subclasses__() for kind in {one.kind, *_kinds(one)}}
 
@@ -142,6 +150,9 @@ def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
     with refused():
         journal.change(link, "cuda-12")
     assert journal.unfinished() == []
+    with refused("leads to nothing, not to cuda-12"), pytest.MonkeyPatch.context() as blind:
+        blind.setattr(Fails, "look", Mock(side_effect=[None, None, HostFailure("GS-1", "nobody answers")]))
+        journal.change(link, "cuda-12")
     Fails.make.side_effect = Cut
     with pytest.raises(Cut):
         journal.change(link, "cuda-12")

@@ -290,7 +290,9 @@ def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path, monkeypatch):
 
 def test_what_cannot_be_linked_is_copied(way, tmp_path, monkeypatch):
     monkeypatch.setattr(way_back.os, "link", Mock(side_effect=OSError(18, "Invalid cross-device link")))
+    monkeypatch.setattr(way_back.os, "sync", (tmp_path / "kept/synced").touch)
     way_back.keep(way, str(tmp_path / "kept"))
+    assert (tmp_path / "kept/synced").exists()
     (tmp_path / "a_1_amd64.deb").unlink()
     assert (tmp_path / "kept/a_1_amd64.deb").read_bytes() == b"x" * 1000
     way_back.forget(str(tmp_path / "kept"))

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from ..gpu_judge import record_form
 from . import files
-from .failure import HostFailure
+from .failure import HostFailure, tried
 
 SCHEMA = "gpusetup/state/1"
 State = Dict[str, Any]
@@ -210,7 +210,7 @@ class Journal:
         try:
             self._do(thing, seen, wanted, noted)
         except HostFailure:
-            if not goes_on and thing.look() == seen:  # the host is unchanged
+            if not goes_on and tried(thing.look) == (seen, ""):  # the host is unchanged
                 thing.note_again(self.state, noted)
                 self._close(thing.kind, thing.name)
                 self.save()

@@ -400,8 +400,9 @@ def history(state_folder: str) -> List[State]:
     """Return the records of past applies, oldest first, even if the state file is lost."""
     folder = os.path.join(state_folder, "history")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    records = [files.read_json(os.path.join(folder, name)) for name in names if name.endswith(".json")]
-    return sorted((record for record in records if isinstance(record, dict) and "id" in record), key=_number)
+    records = [(name, files.read_json(os.path.join(folder, name))) for name in names if name.endswith(".json")]
+    own = (there for name, there in records if isinstance(there, dict) and name == "{}.json".format(there.get("id")))
+    return sorted(own, key=_number)
 
 
 def _number(record: Mapping[str, Any]) -> int:

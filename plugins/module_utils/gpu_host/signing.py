@@ -119,12 +119,14 @@ class Enrolment:
         source = random.SystemRandom()
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
         path, before = firmware.PASSWORD + ".hash", files.read_bytes(firmware.PASSWORD)
-        files.write_atomically(path, _hash(password, self.env), 0o600)
-        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # first, or an interruption would lose it
+        hashed = _hash(password, self.env)
         try:
+            files.write_atomically(path, hashed, 0o600)
+            files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)  # now, or an interruption would lose it
             code, text, error = process.output(["mokutil", "--import", certificate, "--hash-file", path], self.env, 60)
         finally:
-            os.unlink(path)
+            if os.path.exists(path):
+                os.unlink(path)
         if code:
             if before is None:
                 os.unlink(firmware.PASSWORD)

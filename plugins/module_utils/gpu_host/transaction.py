@@ -67,14 +67,14 @@ class Transaction:
     def run(self) -> Dict[str, Any]:
         """Run it and return what changed; after a failure the files that this apply wrote are restored too.
 
-        On an error of the system, such as a full disk, packages that have changed stay, with their sources: another
+        Packages that have changed and are not rolled back stay with their sources, as on a full disk, where another
         transaction might break them. The next run goes on from there, as after a kill.
         """
         try:
             return self._run()
         except (HostFailure, OSError) as error:
-            failure, stays = (of_system(error), self.before) if isinstance(error, OSError) else (error, None)
-            if stays is not None and tried(self._left_over, stays) != ("", ""):
+            failure = of_system(error) if isinstance(error, OSError) else error
+            if self.before is not None and not self.ledger.goes_back and tried(self._changed) != ({}, ""):
                 back = undo.Back([], ["the changed packages stay, and the same command goes on from there"])
             else:
                 back = undo.revert(undo.Site(self.ledger, self.host, self.machine, self.host.env))
@@ -126,9 +126,8 @@ class Transaction:
         """Record what a failed try left, so that removal finds it and the next try continues from there."""
         if self.before is None:
             return
-        before, now = self.before, self.host.installed()
-        change = packages.difference(self.counted, now)
-        if any(change.values()):
+        before, now, change = self.before, self.host.installed(), self._changed()
+        if change:
             self.ledger.record_packages(change, self.identity)
         if self._left_over(before):
             files.write_json(self.before_path, dict(self.kept_before, packages=before, left=now))
@@ -138,6 +137,11 @@ class Transaction:
         self.ledger.change(holds, sorted(set(self.kept_before["holds"]) & set(now)))
         self.ledger.forget_apply()
         self._forget_before()
+
+    def _changed(self) -> Dict[str, Any]:
+        """Return what has changed since the record counted the packages, {} if nothing has."""
+        change = packages.difference(self.counted, self.host.installed())
+        return change if any(change.values()) else {}
 
     def _forget_before(self) -> None:
         way_back.forget(self.kept_folder)

@@ -82,6 +82,6 @@ def give_up(site: Site, kinds: Mapping[str, Maker]) -> None:
         kind, _colon, name = key.partition(":")
         thing = of(key, site, kinds)
         if kind == FILE:
-            site.ledger.close_file(name)
+            tried(site.ledger.close_file, name)
         elif thing is not None:
             tried(site.ledger.give_up, thing)

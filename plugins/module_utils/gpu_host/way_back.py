@@ -148,6 +148,8 @@ def keep(way: WayBack, folder: str) -> None:
         except OSError:  # another file system
             shutil.copy2(path, kept + ".new")
             os.rename(kept + ".new", kept)
+    if way.files:
+        os.sync()  # a power cut must not leave them empty
 
 
 def forget(folder: str) -> None:

@@ -42,9 +42,6 @@ def test_what_the_report_lacks_is_asked_for_again():
     lines, lacking = complete(["a==1"], report, TARGET)
     assert sorted(lacking) == ["c", "d"]
     assert len(lines) == 2
-
-
-def test_an_index_without_hashes_is_refused():
     with refused(BadInputError, "GS-772"):
         complete(["a==1"], [item("a", "1", sha256="")], TARGET)
 
