@@ -4,7 +4,7 @@ import multiprocessing
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, owner
@@ -210,15 +210,8 @@ def test_whoever_waits_for_programs_to_end_keeps_the_host(clock, folder, run_mod
 
 
 def test_a_disk_that_was_full_for_a_moment_ends_no_signs_of_life(clock, folder, monkeypatch):
-    token, real, calls = owner.take(folder, ANNA, "580"), owner.hold, []
-
-    def hold(*words):
-        calls.append(words)
-        if len(calls) == 1:
-            raise OSError(28, "No space left on device")
-        real(*words)
-
-    monkeypatch.setattr(owner, "hold", hold)
+    token, answers = owner.take(folder, ANNA, "580"), [OSError(28, "No space left on device"), *[DEFAULT] * 9999]
+    monkeypatch.setattr(owner, "hold", Mock(wraps=owner.hold, side_effect=answers))
     monkeypatch.setattr(owner, "_SIGN_OF_LIFE", 0.01)
     clock.sleep(60.0)
     over = owner.show_life(folder, token)
