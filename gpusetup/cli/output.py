@@ -79,9 +79,11 @@ def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: st
                 path.chmod(0o755)
     except OSError as error:
         raise BadInputError(
-            reference, f"cannot write the {what}: {error.strerror}", path=str(error.filename or folder),
+            reference,
+            f"cannot write the {what}: {error.strerror}",
+            path=str(error.filename or folder),
             hint=f"name a folder that you may write: {command}",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def write_answer(text: str, out: str | None) -> None:
@@ -232,16 +234,26 @@ def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> 
     from rich.table import Table
 
     grid = Table(
-        *columns, box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False,
-        padding=(0, 1, 0, 0), collapse_padding=True,
-    )  # fmt: skip
+        *columns,
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        collapse_padding=True,
+    )
     for row in rows:
         grid.add_row(*row)
     target = StringIO()
     console = Console(
-        file=target, width=None if sys.stdout.isatty() else 80, force_terminal=coloured(sys.stdout), highlight=False,
-        markup=False, soft_wrap=False,
-    )  # fmt: skip
+        file=target,
+        width=None if sys.stdout.isatty() else 80,
+        force_terminal=coloured(sys.stdout),
+        highlight=False,
+        markup=False,
+        soft_wrap=False,
+    )
     console.print(grid)
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
@@ -280,9 +292,11 @@ def explain(
     if name not in pages:
         close = difflib.get_close_matches(name.lower(), pages, n=3, cutoff=0.4)
         raise BadInputError(
-            reference, f"there is no {what} {name!r}", path="--explain",
+            reference,
+            f"there is no {what} {name!r}",
+            path="--explain",
             hint=f"did you mean {', '.join(close)}?" if close else f"there are: {', '.join(sorted(pages)[:8])}, …",
-        )  # fmt: skip
+        )
     from gpusetup.model.documents import Explained
 
     page = pages[name]()

@@ -35,10 +35,17 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request for the arguments of `options.add_requirements` and `options.add_request`."""
     python = [f"python=={arguments.python}"] if arguments.python is not None else []
     request = question(
-        [*arguments.requirements, *python], matrix, gpus=arguments.gpu, os=arguments.os, arch=arguments.arch,
-        driver=arguments.driver, allow_builds=arguments.allow_builds, native=arguments.native,
-        forward=arguments.forward, allow_vulnerable=arguments.allow_vulnerable,
-    )  # fmt: skip
+        [*arguments.requirements, *python],
+        matrix,
+        gpus=arguments.gpu,
+        os=arguments.os,
+        arch=arguments.arch,
+        driver=arguments.driver,
+        allow_builds=arguments.allow_builds,
+        native=arguments.native,
+        forward=arguments.forward,
+        allow_vulnerable=arguments.allow_vulnerable,
+    )
     policy = getattr(arguments, "policy", None)
     if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
@@ -108,9 +115,12 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     from gpusetup.plan.requests import request_for
 
     settings = Settings(
-        requirements=wishes.requirements, native=wishes.native, forward=wishes.forward,
-        allow_vulnerable=wishes.allow_vulnerable, policy=wishes.policy,
-    )  # fmt: skip
+        requirements=wishes.requirements,
+        native=wishes.native,
+        forward=wishes.forward,
+        allow_vulnerable=wishes.allow_vulnerable,
+        policy=wishes.policy,
+    )
     pythons = pythons_of(host, settings, system_of(matrix, host), Offers(None))
     found = request_for(host, settings, pythons=pythons if wishes.os in {None, host.os.label} else None)
     known = {system.id for system in matrix.os.systems}
