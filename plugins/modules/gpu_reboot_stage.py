@@ -94,7 +94,11 @@ def main() -> None:
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
             if module.params["resume"]:  # now: a mark without a reboot would continue after some later one
-                files.write_atomically(mark, "", 0o600)
+                try:
+                    files.write_atomically(mark, "", 0o600)
+                except OSError:
+                    process.output(["shutdown", "-c"], env, 30)
+                    raise
     module.exit_json(changed=True, when=when)
 
 

@@ -1,6 +1,7 @@
 """Whether a reboot is needed, read from what is loaded and what is on disk; after one, that is a failure."""
 
 import os
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -83,15 +84,20 @@ def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(ask, keys, con
     assert (result["needed"], result["console"]) == (True, console)
 
 
-@pytest.mark.parametrize("code", [0, 1])
-def test_only_a_scheduled_reboot_leaves_the_mark_to_go_on_after_it(run_module, tmp_path, monkeypatch, code):
+@pytest.mark.parametrize(("code", "full", "fails"), [(0, False, ""), (1, False, "GS-491"), (0, True, "GS-472")])
+def test_only_a_scheduled_reboot_leaves_the_mark_to_go_on_after_it(
+    run_module, tmp_path, monkeypatch, code, full, fails
+):
     mark, seen = tmp_path / "resume", []
     mark.touch()  # of a reboot that was cancelled
     monkeypatch.setattr(gpu_reboot_stage, "stage", lambda *_words: None)
-    monkeypatch.setattr(gpu_reboot_stage.process, "output", lambda *_: seen.append(mark.exists()) or (code, "", "no"))
+    answer = lambda argv, *_: seen.append((argv[1], mark.exists())) or (code, "", "no")  # noqa: E731
+    monkeypatch.setattr(gpu_reboot_stage.process, "output", answer)
+    if full:
+        monkeypatch.setattr(gpu_reboot_stage.files, "write_atomically", Mock(side_effect=OSError(28, "No space left")))
     given = {"host": {"state_dir": str(tmp_path)}, "resume": ["gpusetup", "apply"]}
-    run_module(gpu_reboot_stage, **given, fails="GS-491" if code else "")
-    assert (seen, mark.exists()) == ([False], not code)
+    run_module(gpu_reboot_stage, **given, fails=fails)
+    assert (seen, mark.exists()) == ([("-r", False), ("-c", False)][: 1 + full], not fails)
 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):

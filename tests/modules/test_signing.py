@@ -4,6 +4,7 @@ import hashlib
 import stat
 import subprocess
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
@@ -160,13 +161,8 @@ def test_what_cannot_be_staged_leaves_no_password(tmp_path, mokutil, monkeypatch
 
 @pytest.mark.usefixtures("mokutil")
 def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path, monkeypatch):
-    def output(argv, *_rest):
-        if "--import" in argv:
-            raise KeyboardInterrupt
-        return 0, "", ""
-
-    enrolment = enrolling(tmp_path)
-    monkeypatch.setattr(signing.process, "output", output)
+    enrolment, listed, hashed = enrolling(tmp_path), (0, "", ""), (0, "", "")
+    monkeypatch.setattr(signing.process, "output", Mock(side_effect=[listed, hashed, KeyboardInterrupt]))
     with pytest.raises(KeyboardInterrupt):
         enrolment.stage()
     assert len((tmp_path / "state/mok-password").read_text().strip()) == 12
