@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Install, show or remove the timer or the hooks; else verify once and act."""
     verify_quarantine.check(arguments)
-    verify.check_numbers(arguments)
+    verify.check(arguments)
     if arguments.hooks is not None:
         return hooks(arguments)
     if arguments.timer is not None:

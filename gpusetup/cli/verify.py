@@ -23,13 +23,13 @@ from gpusetup.cli import options, output, verify_quarantine
 from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
-from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
+from gpusetup.errors import BadInputError, Exit, GpuSetupError, VerifyFailedError, gravest
 
 if TYPE_CHECKING:
     import argparse
 
     from gpusetup.model.applied import Applied
-    from gpusetup.report.model import Report
+    from gpusetup.report.model import HostReport, Report
     from gpusetup.verify.machine import Wanted
     from gpusetup.verify.probe import Ask, Observed
 
@@ -132,6 +132,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def verified(arguments: argparse.Namespace) -> Exit:
     """Observe, judge, act if requested, print."""
+    check(arguments)
     acting = verify_quarantine.acts(arguments)
     if arguments.quarantine == "slurm-job":
         return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
@@ -151,9 +152,15 @@ def verified(arguments: argparse.Namespace) -> Exit:
         write_textfile(Path(arguments.textfile), report, arguments.inventory)
     if arguments.baseline and before is not None:
         _keep(arguments, before, report)
-    codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
-    codes += [away.get(host.name, Exit.VERIFY_FAILED) for host in report.hosts if host.problem]
-    return gravest(codes)
+    return gravest([away.get(host.name) or _exit_of(host) for host in report.hosts])
+
+
+def _exit_of(host: HostReport) -> Exit:
+    if host.own_fault:
+        return Exit.BUG
+    if host.verdict == "fail":
+        return Exit.VERIFY_FAILED
+    return Exit.BUG if any(result.blame == "gpusetup" for result in host.results) else Exit.DONE
 
 
 def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[str, Exit]]:
@@ -222,7 +229,6 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         only = tuple(int(part) for part in parts)
     if arguments.python is not None and not Path(arguments.python).is_absolute():
         raise BadInputError("GS-507", f"--python takes an absolute path, not {arguments.python!r}", path="--python")
-    check_numbers(arguments)
     return Ask(
         level=arguments.level,
         python=arguments.python,
@@ -235,13 +241,17 @@ def _ask(arguments: argparse.Namespace) -> Ask:
     )
 
 
-def check_numbers(arguments: argparse.Namespace) -> None:
-    """Refuse a --gpus, --budget or --minutes that cannot be meant."""
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse numbers that cannot be meant, and missing folders, before measuring."""
     options.check_numbers(arguments, "gpus", least=1)
     if not 0 <= arguments.budget < math.inf:
         raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
     if not 0 < arguments.minutes < math.inf:
         raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
+    baseline = Path(arguments.baseline).parent if arguments.baseline else None
+    for option, reference, folder in (("--textfile", "GS-513", arguments.textfile), ("--baseline", "GS-505", baseline)):
+        if folder and not Path(folder).is_dir():
+            raise BadInputError(reference, f"there is no folder {folder}", path=option)
 
 
 def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
@@ -292,8 +302,8 @@ def _into(ask: Ask) -> Observed:
 
     try:
         return observe_in_turn(ask, os.environ)
-    except VerifyFailedError as error:
-        return Observed(None, str(error))
+    except GpuSetupError as error:
+        return Observed(None, str(error), postponed=not isinstance(error, VerifyFailedError))
 
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
@@ -379,7 +389,7 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
                 0,
             )
             run = record(host.results, gpus, report.started[:10])
-            kept[host.name] = run if arguments.update_baseline else completed(kept.get(host.name), run)
+            kept[host.name] = completed(kept.get(host.name), run, renews=arguments.update_baseline)
     if kept != before.hosts:
         before.hosts.update(kept)
         save(Path(arguments.baseline), before)

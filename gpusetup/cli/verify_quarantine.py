@@ -196,6 +196,9 @@ def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
     away = host.problem and arguments.inventory is not None
     if host.simulated or away or host.state == POSTPONED:
         return False
+    if host.own_fault or (host.verdict != "fail" and any(one.blame == "gpusetup" for one in host.results)):
+        output.warn(f"{host.name}: a fault of gpusetup, which says nothing about the machine: please report it")
+        return False
     if host.verdict == "skip":
         output.warn(
             f"{host.name}: no GPU was found, which is neither good nor bad; --gpus N says how many there should be"

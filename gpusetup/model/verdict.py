@@ -7,9 +7,9 @@ from msgspec import Struct
 
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]
-Blame = Literal["", "gpu", "driver", "host", "stack", "environment", "job"]
+Blame = Literal["", "gpu", "driver", "host", "stack", "environment", "job", "gpusetup"]
 """What is to blame for a failure or warning: the device, the driver, the machine around it, what gpusetup installed,
-the user's own environment, or a running job."""
+the user's own environment, a running job, or gpusetup itself, which could not judge."""
 Figure = float | int | str | None
 
 _LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")

@@ -238,7 +238,7 @@ _AS_THEY_ARE = {
 _LABELS = {
     "gpu": {"instance": _INSTANCE, "uuid": _UUID.format(0), "gpu": "0", "model": _MODEL},
     "host": {"instance": _INSTANCE},
-    "check": {"instance": _INSTANCE, "host": "a1", "check": "gpu.ecc"},
+    "check": {"instance": _INSTANCE, "host": "a1", "check": "gpu.ecc", "blame": "gpu"},
     "report": {"instance": _INSTANCE, "host": "a1"},
     "unit": {"instance": _INSTANCE, "name": "gpusetup-drift.service"},
 }

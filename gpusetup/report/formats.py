@@ -161,10 +161,11 @@ def to_prometheus(report: Report) -> str:
         ),
         *metric(
             "gpusetup_verify_check",
-            "Verdict of each check: 1 for its verdict, 0 for the others.",
+            "Verdict of each check: 1 for its verdict, with whose fault it is, 0 for the others.",
             (
                 (
-                    {"host": name, "check": result.id, "level": result.level, "verdict": verdict},
+                    {"host": name, "check": result.id, "level": result.level, "verdict": verdict}
+                    | ({"blame": result.blame} if result.blame and result.verdict == verdict else {}),
                     float(result.verdict == verdict),
                 )
                 for name, result in results
@@ -287,7 +288,8 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
             console.print(Padding(Text(_description(result)), (0, 0, 0, 2)))
     elif shown:
         console.print()
-        table = _table("", "check", "what was found", widths=(4, 20, None))
+        longest = max(len(result.id) for result in shown)
+        table = _table("", "check", "what was found", widths=(4, min(max(20, longest), 40), None))
         for result in _grave_first(shown):
             table.add_row(
                 Text(WORDS[result.verdict], style=_COLOURS[result.verdict]), result.id, Text(_description(result))

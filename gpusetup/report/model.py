@@ -35,6 +35,8 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The verdict in whose colour pages show the state."""
     problem: str = ""
     """Why the host could not be checked, or why its apply failed."""
+    own_fault: bool = False
+    """The problem is gpusetup's own: it says nothing about the host."""
     rows: tuple[Row, ...] = ()
     results: tuple[Result, ...] = ()
     topology: Topology | None = None
@@ -93,6 +95,7 @@ BLAME = {
     "stack": "the stack that was asked for",
     "environment": "an environment that gpusetup did not make",
     "job": "a running job",
+    "gpusetup": "gpusetup itself",
 }
 """How texts name what is at fault."""
 

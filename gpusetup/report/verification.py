@@ -98,8 +98,8 @@ def _judged(
     except GpuSetupError:
         raise
     except Exception as error:  # noqa: BLE001 - documents come from outside; the other hosts are judged
-        problem = f"its observations cannot be read: {type(error).__name__}: {error}"
-        return HostReport(name=name, problem=problem)
+        problem = f"a fault of gpusetup: its observations cannot be read: {type(error).__name__}: {error}"
+        return HostReport(name=name, problem=problem, own_fault=True)
 
 
 def verification_report(

@@ -25,7 +25,7 @@ from gpusetup.model import Reading
 from gpusetup.model.verdict import Item, Result, worst
 from gpusetup.verify.expected import Source, setting
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import from_items
+from gpusetup.verify.registry import from_items, usual_blame
 
 SCHEMA = "gpusetup/baseline/1"
 _PROGRAMS = ("runs/s", "tokens/s")
@@ -80,11 +80,17 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     return HostBaseline(date=date, gpus=gpus, figures=figures)
 
 
-def completed(own: HostBaseline | None, run: HostBaseline) -> HostBaseline:
-    """Return the kept run with the figures that only a later run has: the first one may have been quick, or busy."""
-    if own is None or not own.figures:
+def completed(own: HostBaseline | None, run: HostBaseline, *, renews: bool = False) -> HostBaseline:
+    """Return the figures of both runs, of the kept one first or, with `renews`, of the new one.
+
+    Either may have been quick or busy, or of some GPUs only.
+    """
+    if own is None or not own.figures or (renews and own.gpus != run.gpus):
         return run
-    return msgspec.structs.replace(own, figures={**run.figures, **own.figures})
+    kept, more = (run, own) if renews else (own, run)
+    names = {**more.figures, **kept.figures}
+    figures = {name: {**more.figures.get(name, {}), **kept.figures.get(name, {})} for name in names}
+    return msgspec.structs.replace(kept, figures=figures)
 
 
 def compare(results: Iterable[Result], own: HostBaseline) -> tuple[Result, ...]:
@@ -306,6 +312,7 @@ def decay_result(series: Iterable[Series]) -> Result | None:
         verdict=worst([item.verdict for item in items]),
         text=text or f"no figure fell steadily over {counted(runs, 'run')}",
         items=tuple(fallen),
+        blame=fallen[0].blame if fallen else "",
     )
 
 
@@ -317,7 +324,7 @@ def _fallen(series: Series, decay: Decay | None) -> Item:
         f"{decay.now:.4g} {series.unit}, {100 * decay.share:.0f} % worse than its first runs ({decay.before:.4g}),"
         f" falling over {counted(len(series.points), 'run')}"
     )
-    return Item(subject, "warn", text, decay.now, decay.before)
+    return Item(subject, "warn", text, decay.now, decay.before, blame=usual_blame(series.check))
 
 
 def decay_page() -> str:

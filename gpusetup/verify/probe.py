@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.drive.runner import run
-from gpusetup.errors import VerifyFailedError
+from gpusetup.errors import GpuSetupError, VerifyFailedError
 from gpusetup.model.verdict import Level
 
 
@@ -91,9 +91,11 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
     if document is not None:
         return document
     why = f"it was stopped after {limit:.0f} s" if finished.timed_out else f"it exited with {finished.code}"
-    raise VerifyFailedError(
+    # Only a probe that hangs speaks against the machine; one that ends without an answer is a fault of gpusetup.
+    kind = VerifyFailedError if finished.timed_out else GpuSetupError
+    raise kind(
         "GS-502",
         f"the probe on this machine gave no answer: {why}",
         context=finished.err.strip()[-800:],
-        note="a broken driver can hang every program that uses it",
+        note="a broken driver can hang every program that uses it" if finished.timed_out else "",
     )

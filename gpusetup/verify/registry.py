@@ -4,7 +4,8 @@ A check judges observations and never runs anything. It names what it needs; whe
 with the reason: a check that did not run is never a pass.
 
 A failure fails the host if it concerns the machine, or software that the host's record or the caller asks for. One of
-other software, or for lack of memory beside a running job, is a warning: it never takes a node out of service.
+other software, for lack of memory beside a running job, or of a check that raises is a warning: it never takes a node
+out of service.
 """
 
 import importlib
@@ -278,7 +279,8 @@ def _result(check: Check, machine: Machine) -> Result | None:
         return check.run(machine) if check.applies(machine) else None
     except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
         text = f"could not be evaluated: {type(error).__name__}: {error}"
-        return Result(id=check.id, level=check.level, verdict="fail", text=text)
+        raised = Result(id=check.id, level=check.level, verdict="fail", text=text, blame="gpusetup")
+        return check.blamed(raised, machine)
 
 
 _FAMILIES: dict[str, Blame] = {
@@ -287,9 +289,17 @@ _FAMILIES: dict[str, Blame] = {
     "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
 }  # fmt: skip
 """Whose fault a failure is, by the family of its check; `gpu` for all other families."""
+
+
+def usual_blame(identity: str) -> Blame:
+    """Return whose fault a failure of a check is unless it says another."""
+    return _FAMILIES.get(identity.partition(".")[0], "gpu")
+
+
 _WHY = {
     "environment": "not installed by gpusetup: a warning for its owner",
     "job": "a running job is the cause: a warning",
+    "gpusetup": "a fault of gpusetup, not of the machine: please report it",
 }
 
 
@@ -309,7 +319,7 @@ def blamed(identity: str, finding: Concluded, *, asked: bool | None) -> Conclude
     """
     if finding.verdict not in ("fail", "warn"):
         return finding
-    usual: Blame = finding.blame or _FAMILIES.get(identity.partition(".")[0], "gpu")
+    usual = finding.blame or usual_blame(identity)
     if asked is not None and not finding.blame:
         usual = "stack" if asked else "environment"
     items = tuple(_judged(item, usual) for item in finding.items)

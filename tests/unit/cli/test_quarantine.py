@@ -231,10 +231,7 @@ def test_a_command_that_fails_is_said_and_runs_again(machine, monkeypatch, body,
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [
-        ("echo 'slurm_load_node error: Unable to contact slurm controller' >&2; exit 1", "Unable to contact"),
-        (None, "scontrol"),
-    ],
+    [("echo 'Unable to contact slurm controller' >&2; exit 1", "Unable to contact"), (None, "scontrol")],
 )
 def test_a_scheduler_that_is_away_changes_no_verdict(machine, body, said):
     if body is not None:
@@ -254,6 +251,23 @@ def test_a_driver_that_hangs_every_program_is_bad(machine, node, monkeypatch):
     assert "the probe on this machine gave no answer" in machine.node()[1]
     assert deadline(Ask(level="quick", longest=30.0)) == 30.0 < deadline(Ask(level="quick"))
     assert deadline(Ask(level="full", longest=30.0)) > 1000, "measuring takes its time"
+
+
+def test_a_fault_of_gpusetup_is_neither_good_nor_bad(machine, node, monkeypatch):
+    machine.looks(2, True, *SLURM)
+    at = machine.node()
+    odd = captured("h200-x1-quick")
+    odd["quick"]["kernel_log"]["lines"] = [7]
+    for document in (odd, {**odd, "sections": 7}):
+        machine.observed = Observed(document)
+        for words, answer in ((SLURM, 1), (("--quarantine", "slurm-job"), 0)):
+            for _ in range(3):
+                assert main(["fleet", "health", *words]) == answer
+                assert "a fault of gpusetup" in machine.capsys.readouterr().err
+    monkeypatch.setattr(probe, "probe_argv", lambda: ["/bin/false"])
+    monkeypatch.setattr(probe, "observe_in_turn", lambda ask, _: Observed(probe.observe_here(ask, os.environ)))
+    assert main(["fleet", "health", *SLURM]) == 1, "a probe that ends without an answer"
+    assert machine.node() == at
 
 
 def test_checks_that_are_ignored_take_nothing_out(machine, node):

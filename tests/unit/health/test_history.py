@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from gpusetup.errors import BadInputError
 from gpusetup.health import history
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report.model import HostReport, Report, Row
-from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
 from tests.hosts.machines import changed
@@ -165,11 +163,7 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(here, tmp_path, capsy
     here["document"] = document = captured("h200-x4-full")
     path = history.file_of("localhost", os.environ, here=True)
     for number in range(20):
-        now = datetime.fromtimestamp(1_700_000_000 + 86400 * number, timezone.utc)
-        report = verification_report({"localhost": document}, level="full", started=now, seconds=1.0)
-        (host,) = report.hosts
-        results = tuple(_slower(result, 1 - 0.006 * number) for result in host.results)
-        history.append(path, changed(host, results=results), report, boards(document))
+        keep(path, report_of(number, copy(4200.0 - 25 * number)), boards(document))
     assert main(["fleet", "history"]) == 8
     said = capsys.readouterr().out
     assert ("memory.copy GPU 0 falls steadily" in said, "% worse over 20 runs" in said) == (True, True)
@@ -183,13 +177,6 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(here, tmp_path, capsy
     main(["verify", "--level", "full", "--format", "json"])
     told = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
     assert [one["verdict"] for one in told if one["id"] == "figures.decay"] == ["warn"]
-
-
-def _slower(result, share):
-    if result.id != "memory.copy":
-        return result
-    items = (changed(item, measured=round(float(item.measured or 0) * share, 1)) for item in result.items)
-    return changed(result, items=tuple(items))
 
 
 def test_a_history_that_cannot_be_written_is_a_warning(here, tmp_path, capsys):

@@ -12,6 +12,8 @@ import pytest
 from gpusetup.cli import verify_quarantine
 from gpusetup.drive.schedulers import SchedulerError, parse_node
 from gpusetup.health.schedulers import CONDITION, TAINT, Kubernetes, Seen, Slurm, hook_files, limit_of, plain
+from gpusetup.model.verdict import Result
+from gpusetup.report.model import HostReport
 from tests.flaky import listening
 
 VERBS = ["get", "list", "patch"]
@@ -170,14 +172,8 @@ def test_what_all_have_at_once_empties_no_fleet(late, tmp_path, monkeypatch, cap
     )  # fmt: skip
 
     def look(verdict):
-        results = [SimpleNamespace(verdict=verdict, id="driver.loaded", text="no driver", level="quick")]
-        hosts = [
-            SimpleNamespace(
-                name=str(number), problem="", simulated=False, state="", verdict=verdict, level="quick",
-                results=results, maintenance="",
-            )
-            for number in range(20)
-        ]  # fmt: skip
+        results = (Result(verdict=verdict, id="driver.loaded", text="no driver", level="quick"),)
+        hosts = [HostReport(name=str(number), level="quick", results=results) for number in range(20)]
         verify_quarantine.act(asked, SimpleNamespace(hosts=hosts, level="quick"))
 
     look("fail")

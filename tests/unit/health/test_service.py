@@ -81,13 +81,6 @@ def test_a_refusal_is_fresh_for_an_hour(kept):
     assert [service.load(kept, NOON + later).refused for later in (60, 3700)] == ["gpu.ecc", ""]
 
 
-def test_each_place_counts_for_itself(kept):
-    for place, looks in ((kept, "bb"), (Kept(kept.path, "commands"), "b")):
-        service.keep(place, Standing(), after(looks), NOON)
-        read = service.load(place, NOON)
-        assert (read.out, read.bad) == (looks == "bb", len(looks))
-
-
 def test_it_stays_bounded_and_keeps_who_is_out(kept, monkeypatch):
     monkeypatch.setattr(service, "_KEPT", 5)
     service.keep(kept, Standing(), after("bb"), NOON)

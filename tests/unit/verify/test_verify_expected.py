@@ -12,7 +12,7 @@ from gpusetup.model.verdict import Item, Result
 from gpusetup.recovery.table import catalogue
 from gpusetup.report.verification import host_report
 from gpusetup.verify import baseline, expected
-from gpusetup.verify.baseline import Baseline, compare, floors, load, record, strict
+from gpusetup.verify.baseline import Baseline, compare, completed, floors, load, record, strict
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, judge
 from tests.hosts.machines import changed
@@ -211,6 +211,11 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys)
     written = path.stat().st_mtime_ns
     main(["verify", "--from", str(FIXTURES / "observations/h200-x1-full.json"), "--baseline", str(path)])
     assert path.stat().st_mtime_ns == written, "nothing is new"
+    again = ["verify", "--from", str(FIXTURES / "observations/h200-x1-quick.json"), "--baseline", str(path)]
+    assert main([*again, "--update-baseline"]) == 0
+    assert load(path).hosts["localhost"].figures == own.figures, "a quick run renews nothing that only a full one has"
+    board = completed(own, record([figure(Item("GPU 1", "pass", measured=1.0))], 2, DAY), renews=True)
+    assert board.figures == {"memory.copy": {"GPU 1": 1.0}}, "figures of other GPUs than now"
     capsys.readouterr()
 
 

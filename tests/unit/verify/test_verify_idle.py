@@ -141,7 +141,10 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
     (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced
     assert "GS-513" in says(3, "verify", "--textfile", str(tmp_path), "--out", str(tmp_path / "report"))
     assert "gpu.count" in (tmp_path / "report").read_text(encoding="utf-8"), "what was measured is told"
-    assert not (tmp_path / ".gpusetup-verify.prom.part").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpusetup-verify.prom", "report"], "no half of one"
+    monkeypatch.undo()  # nothing is measured
+    for option, code in (("--textfile", "GS-513"), ("--baseline", "GS-505")):
+        assert code in says(3, "verify", option, tmp_path / "gone/x"), option
 
 
 def test_the_question_of_a_fleet_carries_it():
