@@ -76,6 +76,10 @@ class _Outcome(NamedTuple):
     hint: str = ""
 
 
+def _because(state: PullState, error: GpuSetupError) -> _Outcome:
+    return _Outcome(state, error.reference, error.message, error.hint)
+
+
 _CUT = _Outcome("failed", "", "the pull before ended while it applied this lock, and nobody knows how far it came")
 
 
@@ -155,7 +159,7 @@ def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | No
         notes.append(f"the collector gave no offer, the one of before counts: {error}")
         return before, kept, None
     except GpuSetupError as error:
-        return before, kept, _Outcome("refused", error.reference, error.message, error.hint)
+        return before, kept, _because("refused", error)
 
 
 def _before(settings: Settings, place: Path, notes: list[str]) -> tuple[Offer | None, Offer | None]:
@@ -192,7 +196,10 @@ def _change(
     """Apply the offer's lock. If the offer needs a lease and none can be taken, nothing changes."""
     lease = None
     if offer.budget.leases:
-        access = Access(settings.ca, settings.certificate, settings.key, login(settings.login))
+        try:
+            access = Access(settings.ca, settings.certificate, settings.key, login(settings.login))
+        except BadInputError as error:
+            return _because("refused", error), kept, 0
         got = take(offer.budget, settings.host, settings.domain, access, offer.lock.digest)
         if isinstance(got, Refused):
             return _Outcome("waiting", "GS-988" if got.away else "", got.text, "the next pull asks again"), kept, 0
@@ -211,7 +218,9 @@ def _change(
             done, text = effects.gpusetup("apply", *words)
         outcome, changed = _outcome_of(done.code, text, timed_out=done.timed_out)
     except PreflightError as error:
-        return _Outcome("waiting", error.reference, error.message, error.hint), kept, 0
+        return _because("waiting", error), kept, 0
+    except GpuSetupError as error:
+        outcome = _because("failed", error)
     finally:
         if lease is not None:
             notes += _leave(lease, offer, outcome)

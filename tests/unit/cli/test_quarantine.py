@@ -322,9 +322,7 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine, node):
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
 
 
-def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(
-    machine, tmp_path, monkeypatch, says
-):
+def test_each_host_of_an_inventory_counts_and_one_that_is_away_does_not(machine, tmp_path, monkeypatch, says):
     fleet_of = {"gpu01": Observed(machine.good), "gpu02": Observed(machine.bad)}
     fleet_of["gpu03"] = Observed(None, "no route to host", unreachable=True)
     monkeypatch.setattr(session, "open_session", lambda _: None)
@@ -335,7 +333,6 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
     assert machine.calls("take") == []
     main(words), main(words)
     assert machine.calls("take") == ["take gpu02"]
-    machine.capsys.readouterr()
     assert "left service: gpu.recovery" in says(0, "fleet", "history", "gpu02")
 
 

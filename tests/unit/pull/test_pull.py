@@ -210,13 +210,6 @@ def test_without_an_answer_from_the_lease_store_nothing_changes(host, collector,
     assert "does not answer" in report.message
 
 
-def test_a_token_that_others_may_read_is_not_sent(host, collector):
-    host[0].token.chmod(0o644)
-    with pytest.raises(BadInputError, match="others may read"):
-        went(host[0])
-    assert collector.store.reports("gpu01") == []
-
-
 def test_a_token_that_no_header_can_hold_is_not_repeated(host):
     settings, said = host[0], []
     settings.token.write_text("SECRET\u0151", encoding="utf-8")

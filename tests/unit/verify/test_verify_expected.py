@@ -202,7 +202,7 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path, text):
         load(path)
 
 
-def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys):
+def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path):
     path = tmp_path / "baseline.json"
     for name in ("h200-x1-quick", "h200-x1-busy", "h200-x1-full"):
         assert main(["verify", "--from", str(FIXTURES / f"observations/{name}.json"), "--baseline", str(path)]) == 0
@@ -216,7 +216,6 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path, capsys)
     assert load(path).hosts["localhost"].figures == own.figures, "a quick run renews nothing that only a full one has"
     board = completed(own, record([figure(Item("GPU 1", "pass", measured=1.0))], 2, DAY), renews=True)
     assert board.figures == {"memory.copy": {"GPU 1": 1.0}}, "figures of other GPUs than now"
-    capsys.readouterr()
 
 
 def figure(*items, check="memory.copy", verdict="pass"):
