@@ -4,7 +4,6 @@ import argparse
 import io
 import os
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -156,6 +155,8 @@ def _narrowed(text: str) -> str:
 
 
 def _columns() -> int:
+    import shutil
+
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
