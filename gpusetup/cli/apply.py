@@ -6,8 +6,8 @@ examples:
   gpusetup apply inventory.ini
   gpusetup apply inventory.ini -w 'torch==2.6.*' --limit training
   gpusetup apply inventory.ini --check          checked on the hosts, changes nothing
-  gpusetup apply inventory.ini --plan plan.json      what `gpusetup plan` wrote
-  gpusetup apply --lock gpu.lock.json           exactly what the lock says
+  gpusetup apply inventory.ini --plan plan.json      exactly this plan
+  gpusetup apply --lock gpu.lock.json           exactly this stack
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _TICK = 1.0
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--wait", action="store_true", help="until done or failed")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: the longest time to wait")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: give up after SECONDS")
     parser.add_argument("--file", default=STATUS_FILE, metavar="FILE", help="default: %(default)s")
     options.add_output(parser)
 

@@ -250,7 +250,7 @@ def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
 def run_forget(arguments: argparse.Namespace) -> Exit:
     """Remove a host from a collector: its reports and its token.
 
-    With --keep-token only its reports go, and the next report counts, whatever its number.
+    With --keep-token gpusetup removes only the reports and accepts the next one, whatever its number.
 
     examples:
       gpusetup fleet forget /srv/gpusetup gpu07

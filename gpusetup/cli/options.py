@@ -168,7 +168,7 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
         "requirements",
         nargs="*",
         metavar="REQ",
-        help="a component, with a version if you care: torch==2.6.*, 'cuda>=12.4', driver==580.*, cudnn, nccl, cupy, "
+        help="a component, with or without a version: torch==2.6.*, 'cuda>=12.4', driver==580.*, cudnn, nccl, cupy, "
         "jax, python==3.11, torch==2.7.1+cu128, vllm, …",
     )
 
@@ -251,7 +251,7 @@ def add_draining(parser: argparse.ArgumentParser, needs: str = "") -> None:
         "--undrain",
         metavar="COMMAND",
         default="",
-        help="with --drain: the command that returns {node} to service after a command as --drain",
+        help="with --drain: the command that returns {node} to service, if --drain is a command",
     )
     group.add_argument(
         "--drain-via", metavar="WORDS", default="", help="with --drain: prefix for the scheduler's commands: 'ssh head'"

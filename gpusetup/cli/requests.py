@@ -196,7 +196,7 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
 def add_way_back(group: argparse._ArgumentGroup) -> None:
     """Add the options that permit risky changes."""
     group.add_argument(
-        "--no-way-back", action="store_true", help="change a host even if its installed packages could not be had again"
+        "--no-way-back", action="store_true", help="change a host even if its old packages are no longer available"
     )
     group.add_argument(
         "--older-source", action="store_true", help="take a repository or bundle that is older than the one before it"

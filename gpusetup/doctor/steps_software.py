@@ -260,7 +260,7 @@ def runtimes(look: Look) -> Outcome:
     ]
     if deaf and not containers.cdi:
         name = "containerd-runtime-missing" if deaf[0] != "docker" else "docker-runtime-unknown"
-        return notice(name, f"{', '.join(deaf)} is not told of the toolkit", f"toolkit {containers.toolkit}")
+        return notice(name, f"{', '.join(deaf)} is not configured for the toolkit", f"toolkit {containers.toolkit}")
     return fine(f"{names}; toolkit {containers.toolkit}")
 
 

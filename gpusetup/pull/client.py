@@ -233,7 +233,7 @@ def _leave(lease: Lease, offer: Offer, outcome: _Outcome | None) -> list[str]:
     if budget.failures and outcome is not None:
         failed = outcome.state in ("failed", "verify-failed")
         if not lease.tell(offer.lock.digest, failed=failed) and failed:
-            notes.append("the lease store was not told of the failure: the fleet does not count it")
+            notes.append("the failure did not reach the lease store: the fleet does not count it")
     if budget.reboot_hours and outcome is not None and outcome.state == "pending-reboot":
         if not lease.hold(budget.reboot_hours * 3600):
             notes.append("the place could not be held until the reboot")

@@ -267,7 +267,7 @@ def sentences(found: Topology) -> list[str]:
     others = Counter(way for i, row in enumerate(found.ways) for way in row[i + 1 :] if not _LINK.fullmatch(way))
     told += [f"{counted(number, 'pair')} over {_WAYS.get(way, way)}" for way, number in others.items()]
     nodes = {device.node for device in found.gpus} - {None}
-    told.append(f"on {len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}" if nodes else "NUMA node not told")
+    told.append(f"on {len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}" if nodes else "NUMA node unknown")
     if found.adapters:
         told.append("adapters " + ", ".join(device.name for device in found.adapters))
     told += [f"{device.name} has fewer PCI Express lanes than it can" for device in found.gpus if device.narrow]

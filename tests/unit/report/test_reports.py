@@ -270,9 +270,9 @@ def gpu(number, *, node=0, root="", **more):
 @pytest.mark.parametrize(
     ("name", "number", "said"),
     [
-        ("h200-x1-full", 1, ["1 GPU", "NUMA node not told"]),
-        ("h200-x2-full", 2, ["2 GPUs", "each with 18 NVLinks into NVSwitches", "NUMA node not told"]),
-        ("h200-x8-quick", 8, ["8 GPUs", "each with 18 NVLinks into NVSwitches", "NUMA node not told"]),
+        ("h200-x1-full", 1, ["1 GPU", "NUMA node unknown"]),
+        ("h200-x2-full", 2, ["2 GPUs", "each with 18 NVLinks into NVSwitches", "NUMA node unknown"]),
+        ("h200-x8-quick", 8, ["8 GPUs", "each with 18 NVLinks into NVSwitches", "NUMA node unknown"]),
     ],
 )
 def test_real_machines(name, number, said):

@@ -98,7 +98,7 @@ def pcie_peers(machine: Machine) -> Finding:
     gpus, near = _gpus(machine), _near(machine)
     devices = [*((f"GPU {gpu['address']}", gpu["way"]) for gpu in gpus), *((hca["name"], hca["way"]) for hca in near)]
     if not devices:
-        return Finding("skip", "the way to the GPUs is not told")
+        return Finding("skip", "the path to the GPUs is unknown")
     items = [*_acs(devices), *_iommu(devices), *_switches(gpus, near)]
     unread = [name for name, way in devices if way.get("acs_redirect") is None]
     if unread and not any(item.verdict == "warn" for item in items):

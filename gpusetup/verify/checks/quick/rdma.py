@@ -142,7 +142,7 @@ def memlock(machine: Machine) -> Finding:
     """Judge the limit of locked memory for users who log in."""
     limit = (machine.facts.get("rdma") or {}).get("memlock")
     if not limit:
-        return Finding("skip", "the limit is not told: no adapter is seen (see rdma.link)")
+        return Finding("skip", "the limit is unknown without an adapter (see rdma.link)")
     if limit["unlimited"] or limit["lifted"]:
         return Finding("pass", "unlimited" if limit["unlimited"] else "unlimited for everyone who logs in")
     kib = limit.get("kib")
