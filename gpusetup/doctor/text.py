@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpusetup.doctor.other_trouble import Shown
 from gpusetup.doctor.references import page_of
-from gpusetup.drive.causes import visible
+from gpusetup.model import visible
 from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
 
 _WIDTH = 80

@@ -1,7 +1,6 @@
-"""Group hosts that have the same failure, shorten lists of host names, and show what a text hides."""
+"""Group hosts that have the same failure, and shorten lists of host names."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -48,13 +47,3 @@ def in_short(names: Sequence[str]) -> str:
     if len(names) <= _NAMED + 1:
         return ", ".join(names)
     return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
-
-
-def visible(text: str, but: str = "") -> str:
-    """Return a text with control and text-direction characters, except those in `but`, as code points."""
-    if text.isprintable():
-        return text
-    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return "".join(
-        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
-    )

@@ -1,6 +1,7 @@
-"""gpusetup's documents as frozen Structs, and what goes wrong while gpusetup reads those of others."""
+"""gpusetup's documents as frozen Structs; what goes wrong while gpusetup reads those of others, and what they hide."""
 
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,16 @@ def toml(text: str) -> dict[str, Any]:
         import tomli as tomllib
     document: dict[str, Any] = tomllib.loads(text)
     return document
+
+
+def visible(text: str, but: str = "") -> str:
+    """Return a text with control and text-direction characters, except those in `but`, as code points."""
+    if text.isprintable():
+        return text
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(
+        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
+    )
 
 
 class Reading:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from gpusetup import __version__
-from gpusetup.drive.causes import visible
+from gpusetup.model import visible
 from gpusetup.model.verdict import Grid
 from gpusetup.report.model import BLAME, GRAVITY, WORDS, counted, duration, figure
 from gpusetup.report.topology import curves_svg, grid_svg, picture

@@ -52,7 +52,8 @@ class Wanted(NamedTuple):
 class Pool:
     """A folder of complete files, named by digest; `.part` has incomplete ones.
 
-    `known`: path, digest and size of files elsewhere, which are not fetched again if they are whole.
+    `known`: path, digest and size of files elsewhere, which are not fetched again if they have this size. They are only
+    linked, and a digest takes as long as a copy: `bundle --verify` computes it, and packing, apt, dnf and pip do.
     """
 
     def __init__(self, folder: Path, known: Iterable[tuple[Path, str, int]] = ()) -> None:

@@ -29,8 +29,8 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
-from gpusetup.drive.causes import visible
 from gpusetup.errors import BadInputError
+from gpusetup.model import visible
 
 _FAIR = 4
 """An address with at most this many connections loses none to another address."""
