@@ -223,9 +223,7 @@ def why_apply(status: Status, pinned: str, boot: str) -> str:
 
 
 def _pinned(config: Config) -> str:
-    if config.lock_url:
-        return config.lock_sha256
-    return hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest() if LOCK_FILE.exists() else ""
+    return config.lock_sha256 if config.lock_url else _digest(LOCK_FILE)
 
 
 def _drift(text: str) -> Recheck | None:
@@ -237,6 +235,6 @@ def _drift(text: str) -> Recheck | None:
     by_hand = dict.fromkeys(item.hint for item in told.differences if item.hint)
     mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.mend else []), *by_hand))
     return Recheck(
-        time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), state=told.state, differences=differences,
+        time=_now().time, state=told.state, differences=differences,
         mend=mend,
     )  # fmt: skip

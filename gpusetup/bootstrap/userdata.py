@@ -17,7 +17,7 @@ from gpusetup.model import Reading
 ETC = Path("/etc/gpusetup")
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The content of bootstrap.json."""
 
     source: str
@@ -89,11 +89,7 @@ class UserData:
             ("/usr/local/lib/gpusetup/first-stage", "0755", first_stage()),
             (_LAUNCHER, "0755", _text("launcher")),
             ("/etc/systemd/system/gpusetup-bootstrap.service", "0644", _text("gpusetup-bootstrap.service")),
-            (
-                "/etc/gpusetup/bootstrap.json",
-                "0600",
-                msgspec.json.encode(_changed_settings(self.config)).decode() + "\n",
-            ),
+            ("/etc/gpusetup/bootstrap.json", "0600", msgspec.json.encode(self.config).decode() + "\n"),
         ]
         if self.lock:
             files.append(("/etc/gpusetup/lock.json", "0644", self.lock.decode()))
@@ -160,20 +156,6 @@ def checked_text(value: object, option: str) -> None:
             )
         if _WITH_PASSWORD.search(value):
             raise BadInputError("GS-722", "a password in an address would be readable in the user-data", path=option)
-
-
-def _changed_settings(config: Config) -> dict[str, object]:
-    """Return the required settings and those that differ from their defaults."""
-    usual = msgspec.structs.replace(config, **{
-        item.name: item.default if item.default is not msgspec.NODEFAULT else item.default_factory()
-        for item in msgspec.structs.fields(config)
-        if not item.required
-    })  # fmt: skip
-    return {
-        name: value
-        for name, value in msgspec.structs.asdict(config).items()
-        if name in {"source", "manifest_sha256"} or value != getattr(usual, name)
-    }
 
 
 def _comments(data: UserData) -> str:

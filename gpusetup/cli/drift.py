@@ -64,10 +64,10 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
-    from gpusetup.components.record import hidden
+    from gpusetup.components.record import hidden, record_of
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.lifecycle import HostDrift
-    from gpusetup.plan.lifecycle import applied_id, differences
+    from gpusetup.plan.lifecycle import differences
     from gpusetup.plan.preflight import apply_refused
     from gpusetup.resolve.api import resolve
 
@@ -87,7 +87,7 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
     return HostDrift(
         state="drifted" if found else "same",
         simulated=facts.simulated,
-        applied=applied_id(facts),
+        applied=record_of(facts).apply.id,
         stack=recorded_stack(facts.state.lock),
         differences=found,
         mend=_command(inventory, name, command, found) if any(item.mend != "hand" for item in found) else "",

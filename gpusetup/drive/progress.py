@@ -122,7 +122,7 @@ class _LiveProgress:
 
         self.console = Console(file=out, highlight=False)
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
-        self.phase = phase
+        self.phase, self.drawn = phase, 0.0
         self.plain = PlainProgress(out)
         self.failures = _Failures(lambda text: self.console.print(text, markup=False))
 
@@ -140,8 +140,10 @@ class _LiveProgress:
             self.failures.take(event, track.host(str(event["host"])))
 
     def tick(self, track: Track) -> None:
-        """Redraw the table."""
-        self.live.update(self._table(track))
+        """Redraw the table, no more often than it is shown."""
+        if (now := time.monotonic()) - self.drawn >= 1 / self.live.refresh_per_second:
+            self.drawn = now
+            self.live.update(self._table(track))
 
     def stopping(self, track: Track) -> None:
         """Print that the run stops, and how to stop at once."""

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
+from gpusetup.drive.causes import in_short
 from gpusetup.errors import BadInputError, PreflightError
 
 _KEPT = 50
@@ -235,8 +236,7 @@ def _claim(path: Path) -> dict[str, Any] | None:
 
 
 def _occupied(claim: dict[str, Any], shared: list[str]) -> PreflightError:
-    names = ", ".join(shared[:5]) + (f" and {len(shared) - 5} more" if len(shared) > 5 else "")
     return PreflightError(
-        "GS-403", f"another gpusetup is working on {names}",
+        "GS-403", f"another gpusetup is working on {in_short(shared)}",
         context=f"process {claim['pid']}: gpusetup {claim['command']}", note="nothing was changed",
     )  # fmt: skip

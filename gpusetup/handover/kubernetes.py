@@ -14,6 +14,7 @@ from typing import Any
 
 from gpusetup import __version__
 from gpusetup.components.record import record_of
+from gpusetup.drive.causes import in_short
 from gpusetup.handover.files import rendered, yaml_text
 from gpusetup.model.facts import Containers, HostFacts, Service
 from gpusetup.model.lock import Lock
@@ -95,18 +96,18 @@ def _strategy(gpus: Mapping[str, HostFacts]) -> str:
 def _twice(gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str], mig: set[str]) -> Iterator[str]:
     if driver:
         off = "off in the values" if driver == set(gpus) else "off by the labels of these nodes"
-        yield f"driver: {_named(driver)} have one on the host; the operator's driver container is {off}"
+        yield f"driver: {in_short(sorted(driver))} have one on the host; the operator's driver container is {off}"
     if toolkit:
         off = "off in the values" if toolkit == set(gpus) else "off by the labels of these nodes"
-        yield f"container toolkit: {_named(toolkit)} have it in containerd or CRI-O; the operator's is {off}"
+        yield f"container toolkit: {in_short(sorted(toolkit))} have it in containerd or CRI-O; the operator's is {off}"
         yield f"RuntimeClass {_HANDLER}: the operator makes its own; runtimeclass.yaml is for a cluster without it"
     if mig:
-        yield f"MIG: gpusetup_mig cuts the GPUs of {_named(mig)}; the operator's MIG manager is off there"
+        yield f"MIG: gpusetup_mig cuts the GPUs of {in_short(sorted(mig))}; the operator's MIG manager is off there"
     watched = {name for name, facts in gpus.items() if _runs(facts.services, "dcgm")}
     if watched:
         yield (
-            f"DCGM: nvidia-dcgm runs on {_named(watched)}; two host engines do not share the profiling counters: "
-            "stop it, or set dcgmExporter.enabled=false"
+            f"DCGM: nvidia-dcgm runs on {in_short(sorted(watched))}; two host engines do not share "
+            "the profiling counters: stop it, or set dcgmExporter.enabled=false"
         )
 
 
@@ -120,25 +121,19 @@ def _warnings(
     if not gpus:
         yield "no host has an NVIDIA GPU"
     elif len(gpus) < len(hosts):
-        yield f"no NVIDIA GPU: {_named(set(hosts) - set(gpus))}"
+        yield f"no NVIDIA GPU: {in_short(sorted(set(hosts) - set(gpus)))}"
     versions = {facts.driver.version for name, facts in gpus.items() if name in driver and facts.driver is not None}
     if len(versions) > 1:
         yield f"the drivers of these hosts differ: {', '.join(sorted(str(version) for version in versions))}"
     unloaded = {name for name in driver if gpus[name].driver is not None and not _loaded(gpus[name])}
     if unloaded:
-        yield f"the driver of {_named(unloaded)} is installed and not loaded: reboot before the node joins"
+        yield f"the driver of {in_short(sorted(unloaded))} is installed and not loaded: reboot before the node joins"
     if driver and not toolkit:
         yield "no host has the container toolkit in containerd or CRI-O; gpusetup_containers=containerd brings it"
 
 
 def _loaded(facts: HostFacts) -> bool:
     return facts.driver is not None and facts.driver.loaded is not None
-
-
-def _named(names: set[str]) -> str:
-    """Return up to four names and the number of others."""
-    few = sorted(names)[:4]
-    return ", ".join(few) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def kubernetes_files(found: Handover) -> dict[str, str]:

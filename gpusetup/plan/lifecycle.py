@@ -8,18 +8,12 @@ from msgspec.structs import replace
 
 from gpusetup.components import judge
 from gpusetup.components.judge import gpudirect, versions
-from gpusetup.components.record import record_of
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import NO_LOCK
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.lifecycle import Difference, Past, Removal
 from gpusetup.model.package import PackageSet
-
-
-def applied_id(facts: HostFacts) -> str:
-    """Return the id of the apply on record; "" if there is none."""
-    return record_of(facts).apply.id
 
 
 def differences(facts: HostFacts) -> tuple[Difference, ...]:

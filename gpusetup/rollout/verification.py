@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from gpusetup.components.record import record_of
 from gpusetup.drive.inventory import write_overlay
-from gpusetup.drive.playbook import PlaybookRun, run_playbook
+from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.facts import Driver
 from gpusetup.model.lifecycle import VERIFICATION, HostOutcome
@@ -22,6 +21,7 @@ from gpusetup.report.model import HostReport
 from gpusetup.report.verification import verification_report
 from gpusetup.rollout.looks import Rollout, phase
 from gpusetup.verify.environments import in_environment
+from gpusetup.verify.fleet import observed_of
 from gpusetup.verify.machine import Wanted
 
 
@@ -109,8 +109,9 @@ def _observe(rollout: Rollout, names: list[str], environment: str = "") -> dict[
         done = run_playbook(rollout.session, "verify", deadline=DEADLINE, overlay=overlay, observer=observer)
     if done.interrupted:
         raise KeyboardInterrupt
-    documents = {name: document for name in names if (document := _document(done, name)) is not None}
-    problems = {name: _problem(done, name) for name in names if name not in documents}
+    observed = {name: observed_of(rollout.session, done.track.host(name)) for name in names}
+    documents = {name: host.document for name, host in observed.items() if host.document is not None}
+    problems = {name: host.problem for name, host in observed.items() if host.document is None}
     wanted = {
         name: Wanted(_lock(rollout, name, environment), gpus=len(rollout.facts[name].gpus), hosts=len(documents))
         for name in documents
@@ -133,29 +134,13 @@ def _asked(rollout: Rollout, name: str, environment: str) -> RoleVariables:
     frameworks = tuple(
         part for part in ("torch", "tensorflow", "jax") if stack is not None and getattr(stack, part) is not None
     )
-    own = environment_of(rollout, name, environment)
-    python = f"{own.path}/bin/python" if own is not None else ""
-    python = (
-        python or settings.python_adopt or (f"{settings.python_path}/bin/python" if _has_python(rollout, name) else "")
-    )
+    own, wanted = environment_of(rollout, name, environment), rollout.plans[name].lock.wanted
+    python = f"{own.path}/bin/python" if own is not None else settings.python_adopt
+    if not python and wanted is not None and wanted.requirements:
+        python = f"{settings.python_path}/bin/python"
     return RoleVariables(
         gpu_verify_level=LEVEL, gpu_verify_python=python, gpu_verify_components=frameworks, gpu_verify_fail=False
     )
-
-
-def _has_python(rollout: Rollout, name: str) -> bool:
-    wanted = rollout.plans[name].lock.wanted
-    return wanted is not None and bool(wanted.requirements)
-
-
-def _document(done: PlaybookRun, name: str) -> dict[str, Any] | None:
-    document = (done.data(name, "gpu_verify") or {}).get("observations")
-    return document if isinstance(document, dict) else None
-
-
-def _problem(done: PlaybookRun, name: str) -> str:
-    failure = done.track.host(name).failure
-    return failure.message if failure is not None else "the probe did not answer"
 
 
 def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:

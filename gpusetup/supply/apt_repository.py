@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -179,9 +178,9 @@ class AptRoot(Root):
         )
         self.host = host_code("gpu_host.apt").Apt({}, self.options)
 
-    def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
+    def add(self, sources: Iterable[Source]) -> None:
         """Configure the repositories of a plan in the folder that apt reads here."""
-        super().add(sources, network)
+        super().add(sources)
         parts = self.folder / "etc/apt/sources.list.d"
         for path in parts.iterdir() if parts.is_dir() else ():
             path.replace(self.folder / "etc/sources.list.d" / path.name)

@@ -187,7 +187,7 @@ class _Roots:
             folder.mkdir()
             root = kind_of(self.asked).root(folder, system, arch, self.asked.archives)
             self.tell("fetching the package lists")
-            root.add(sources, {})
+            root.add(sources)
             root.refresh()
             self.made[key] = root
         return self.made[key]

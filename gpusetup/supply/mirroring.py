@@ -56,7 +56,7 @@ def look(request: Request, settings: Settings, matrix: Matrix, newest: int) -> S
     kind = kind_for(facts.packages.manager)
     with tempfile.TemporaryDirectory(prefix="gpusetup-mirror-") as folder:
         root = kind.root(Path(folder), request.os or "", request.arch or "x86_64", alone=True)
-        root.add(family.sources(context).sources, {})
+        root.add(family.sources(context).sources)
         _patiently(root.refresh)
         entries, extras = root.index(repository.url), root.extras()
     chosen = select(entries, family.patterns(context), newest)

@@ -77,7 +77,7 @@ class Root(ABC):
     def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
         """Point the package manager at the folder, and name the archives to it."""
 
-    def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
+    def add(self, sources: Iterable[Source]) -> None:
         """Configure the repositories of a plan; their keys are checked by fingerprint as on a host."""
         known = host_code("gpu_host.sources")
         failure = host_code("gpu_host.failure").HostFailure
@@ -86,7 +86,7 @@ class Root(ABC):
             plain = msgspec.to_builtins(source)
             try:
                 known.check(plain)
-                written = known.render(plain, known.key_of(plain, network), layout, [])
+                written = known.render(plain, known.key_of(plain, {}), layout, [])
             except failure as error:
                 raise UnreachableError(
                     error.fields["reference"], error.fields["message"], note=error.fields["note"],

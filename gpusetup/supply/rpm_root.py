@@ -100,7 +100,7 @@ def _sections(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             yield name, dict(text[name])
 
 
-def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str], network: dict[str, Any]) -> None:
+def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str]) -> None:
     """Add the repositories of a .repo file that the user names, with their keys."""
     try:
         sections = list(_sections(path))
@@ -124,7 +124,7 @@ def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str],
         for number, url in enumerate(fields["gpgkey"].split()):
             target = keys / f"{name}-{number}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(_key(url, network))
+            target.write_bytes(_key(url))
             named.append(f"file://{target}")
         folder.mkdir(parents=True, exist_ok=True)
         listed = fields.get("repo_gpgcheck", "0")
@@ -134,11 +134,11 @@ def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str],
         )
 
 
-def _key(url: str, network: dict[str, Any]) -> bytes:
+def _key(url: str) -> bytes:
     failure = host_code("gpu_host.failure").HostFailure
     known = host_code("gpu_host.openpgp")
     try:
-        raw = host_code("gpu_host.download").fetch(url, network)
+        raw = host_code("gpu_host.download").fetch(url, {})
         armored: bytes = known.armored(raw)
     except failure as error:
         raise UnreachableError(
@@ -180,9 +180,9 @@ class RpmRoot(Root):
         self._used: dict[str, Repository] = {}
         texts = {"releasever": self.version, "basearch": self.arch}
         for name in archives:
-            add_definitions(Path(name), self.definitions, Path(self.layout.rpm_keys), texts, {})
+            add_definitions(Path(name), self.definitions, Path(self.layout.rpm_keys), texts)
         if not archives and not alone:
-            self.add(archives_of(self.system, self.arch), {})
+            self.add(archives_of(self.system, self.arch))
 
     def _check(self, *, lists_only: bool) -> None:
         needed = {**_NEEDED, "zypper" if self.suse else "dnf": "zypper" if self.suse else "dnf"}

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -384,16 +385,23 @@ def server_of(folder: Path, place: tuple[str, int], tls: Tls | None, say: Callab
     return WebServer(app, place, tls, Refusals(say), Limits(answers_end=False))
 
 
+@lru_cache(maxsize=1)
+def _files(folder: Path, _stamp: tuple[int, ...]) -> frozenset[str]:
+    """Return what may be fetched; a fleet asks for each of thousands of files, so each manifest is read once."""
+    return frozenset((MANIFEST, SIGNATURE, *read_manifest(folder / MANIFEST)[0].files))
+
+
 async def _answer(folder: Path, method: str, path: str) -> Response:
     if method not in ("GET", "HEAD"):
         return PlainTextResponse("only GET and HEAD\n", 405)
     name = path.lstrip("/")
     name += "index.html" if name.endswith("/") else ""
-    # Read each time: the bundle may be renewed while it is served.
     try:
-        files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
-    except BadInputError:
+        # The bundle may be renewed while it is served.
+        now = (folder / MANIFEST).stat()
+        files = await run_in_threadpool(_files, folder, (now.st_ino, now.st_mtime_ns, now.st_size))
+    except (OSError, BadInputError):
         return PlainTextResponse("the bundle cannot be read now\n", 503)
-    if name not in (MANIFEST, SIGNATURE, *files) or not (folder / name).is_file():
+    if name not in files or not (folder / name).is_file():
         return PlainTextResponse("not in this bundle\n", 404)
     return FileResponse(folder / name)

@@ -26,7 +26,7 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
     run = run_playbook(session, "verify", deadline=deadline(ask) + _REACHING, variables=variables, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt
-    observed = {name: _observed(session, host) for name, host in run.track.hosts.items()}
+    observed = {name: observed_of(session, host) for name, host in run.track.hosts.items()}
     _environments(session, ask, observed, observer)
     plan = hosts_plan(observed, {name: host.connection for name, host in run.track.hosts.items()})
     if ask.level in ("full", "stress") and len(plan) > 1 and not ask.when_idle:
@@ -45,7 +45,7 @@ def _environments(session: Session, ask: Ask, observed: dict[str, Observed], obs
         if run.interrupted:
             raise KeyboardInterrupt
         for host in told:
-            kept(cast("dict[str, Any]", observed[host].document), name, _observed(session, run.track.host(host)))
+            kept(cast("dict[str, Any]", observed[host].document), name, observed_of(session, run.track.host(host)))
 
 
 def _variables(ask: Ask) -> RoleVariables:
@@ -63,7 +63,8 @@ def _variables(ask: Ask) -> RoleVariables:
     )
 
 
-def _observed(session: Session, host: HostProgress) -> Observed:
+def observed_of(session: Session, host: HostProgress) -> Observed:
+    """Return what the probe told of a host, or why it told nothing."""
     answer = host.data.get("gpu_verify") or {}
     document = answer.get("observations")
     if isinstance(document, dict):

@@ -12,7 +12,7 @@ import pytest
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.facts.fleet import failure_of
-from gpusetup.verify.fleet import _observed
+from gpusetup.verify.fleet import observed_of
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -113,7 +113,9 @@ def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansibl
     examine(program)
 
 
-@pytest.mark.parametrize("about", [failure_of, lambda host, _: _observed(SimpleNamespace(reach=Reach()), host).problem])
+@pytest.mark.parametrize(
+    "about", [failure_of, lambda host, _: observed_of(SimpleNamespace(reach=Reach()), host).problem]
+)
 def test_a_version_managers_shim_is_named(about):
     said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"
     host = HostProgress("a", failure=Failure("gpu_facts", said))

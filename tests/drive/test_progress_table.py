@@ -61,7 +61,8 @@ def test_a_crowd_is_shown_by_what_it_does(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
     with watch(out, phase="apply") as observer:
-        observer.tick(crowd(1000))
+        for track in (crowd(1000), Track()):
+            observer.tick(track)  # the second is too soon to be drawn
     text = out.getvalue()
     assert "900 hosts, the longest gpu-999 for 1039 s" in text
     assert "100 hosts, the longest gpu-990 for 1030 s" in text

@@ -14,11 +14,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, replaced, write_manifest
+from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, read_manifest, replaced, write_manifest
 from gpusetup.cli.export import schema_of
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
-from gpusetup.supply import packing
+from gpusetup.supply import packing, server
 from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import _answer
@@ -117,6 +117,15 @@ def test_a_folder_is_unpacked_into_by_one_command_at_a_time(site, tmp_path, monk
 
 def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path):
     assert asyncio.run(_answer(tmp_path, "GET", "/sbom.json")).status_code == 503
+
+
+def test_a_served_manifest_is_read_once_until_it_is_another(site, monkeypatch):
+    reads = []
+    monkeypatch.setattr(server, "read_manifest", lambda path: reads.append(path) or read_manifest(path))
+    told = [asyncio.run(_answer(site, "GET", "/sbom.json")).status_code for _ in range(3)]
+    bundle(site, {"new.whl": b"new"})
+    told += [asyncio.run(_answer(site, "GET", name)).status_code for name in ("/sbom.json", "/new.whl")]
+    assert (told, len(reads)) == ([200, 200, 200, 404, 200], 2)
 
 
 def test_what_fails_leaves_nothing_beside(tmp_path):
