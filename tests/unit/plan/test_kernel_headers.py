@@ -17,7 +17,7 @@ from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, asked, debian12_archive, host, nvidia_debian, planner
 
 
-def _context(host, system, release, *, arch="x86_64", installed=(), offers=None):
+def _context(system, release, *, arch="x86_64", installed=(), offers=None):
     name, _, version = system.partition(" ")
     facts = host(
         "debian12-t4-open", os={"id": name, "version_id": version}, arch=arch, kernel={"next": release, "running": release},
@@ -45,7 +45,7 @@ ALL_UBUNTU = {
 
 @pytest.mark.parametrize(("release", "meta"), stored_rows("ubuntu-headers.json"))
 def test_ubuntu_follows_the_line_of_the_kernel(release, meta):
-    context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)
+    context = _context("ubuntu 24.04", release, offers=ALL_UBUNTU)
     assert _headers(context) == [f"linux-headers-{release}", meta]
 
 
@@ -65,7 +65,7 @@ def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release,
     """Whoever gets new images by it gets their headers by its sister, whatever the line is called."""
     installed = (f"linux-image-{release}", f"linux-image-{image}", "linux-image-other")
     offered = {f"linux-headers-{image}": "99.0", f"linux-headers-{release}": "1"}
-    context = _context(host, system, release, installed=installed, offers=offered)
+    context = _context(system, release, installed=installed, offers=offered)
     assert _headers(context) == [f"linux-headers-{release}", f"linux-headers-{image}"]
     assert f"linux-headers-{image}" in modules.header_patterns(context)
     assert modules.flavour_of(context) == image
@@ -74,7 +74,7 @@ def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release,
 def test_the_metapackage_of_another_flavour_is_none_of_ours():
     installed = ("linux-image-nvidia-64k", "linux-image-generic")
     offers = {"linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-generic": "6.8.0-50.51"}
-    context = _context(host, "ubuntu 24.04", "6.8.0-1018-nvidia", installed=installed, offers=offers)
+    context = _context("ubuntu 24.04", "6.8.0-1018-nvidia", installed=installed, offers=offers)
     assert _headers(context) == ["linux-headers-6.8.0-1018-nvidia"]
 
 
@@ -94,7 +94,7 @@ def test_the_metapackage_of_another_flavour_is_none_of_ours():
     ],
 )
 def test_rpm_kernels_have_headers_of_their_kind(system, arch, release, wanted):
-    context = _context(host, system, release, arch=arch)
+    context = _context(system, release, arch=arch)
     assert _headers(context)[0] == wanted
     assert modules.unknown_kernel_note(context) == ()
 
@@ -102,7 +102,7 @@ def test_rpm_kernels_have_headers_of_their_kind(system, arch, release, wanted):
 @pytest.mark.parametrize("offered", ["5.14.0-427.13.1.el9_4", "5.14.0-503.11.1.el9_5"])
 def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(offered):
     release, version = "5.14.0-427.13.1.el9_4.aarch64+64k", "5.14.0-427.13.1.el9_4"
-    context = _context(host, "rhel 9.4", release, arch="aarch64", offers={"kernel-64k-devel-matched": offered})
+    context = _context("rhel 9.4", release, arch="aarch64", offers={"kernel-64k-devel-matched": offered})
     assert _headers(context)[1:] == [f"kernel-64k-devel-matched={version}"] * (offered == version)
 
 
@@ -110,7 +110,7 @@ def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(o
     ("system", "release"), [("amzn 2023", "6.99.1-1.amzn2023.x86_64"), ("ol 9.5", "6.12.0-1.el9uek.aarch64+64k")]
 )
 def test_a_kernel_that_no_source_names_is_said_not_guessed(system, release):
-    context = _context(host, system, release)
+    context = _context(system, release)
     assert (_headers(context), release in modules.unknown_kernel_note(context)[0]) == ([], True)
 
 
@@ -160,7 +160,7 @@ OFFERED = answer(
 )
 
 
-def suse(host, *, system="opensuse-leap", version="15.6", kernel=KERNEL):
+def suse(*, system="opensuse-leap", version="15.6", kernel=KERNEL):
     return host(
         "rocky9-a100-open", driver=None, secure_boot=False, kernel={"running": kernel, "next": kernel},
         os={"id": system, "version_id": version, "name": "SUSE", "family": "suse"},
@@ -168,7 +168,7 @@ def suse(host, *, system="opensuse-leap", version="15.6", kernel=KERNEL):
     )  # fmt: skip
 
 
-def planned(planner, facts, driver):
+def planned(facts, driver):
     settings = asked(f"driver=={driver}")
     draft = planner.first(facts, settings)
     assert (draft.stage, draft.ask.gpu_package_manager) == ("offers", "zypper"), draft.plan.refusals
@@ -182,7 +182,7 @@ def planned(planner, facts, driver):
     [("opensuse-leap", "15.6", "opensuse15"), ("sles", "15.6", "sles15"), ("sles", "16.0", "suse16")],
 )
 def test_where_the_packages_come_from(system, version, directory):
-    variables = planned(planner, suse(host, system=system, version=version), "580.178.04")
+    variables = planned(suse(system=system, version=version), "580.178.04")
     assert variables.gpu_package_manager == "zypper"
     (source,) = variables.gpu_repo_sources
     assert source.kind == "zypper"
@@ -192,27 +192,18 @@ def test_where_the_packages_come_from(system, version, directory):
 @pytest.mark.parametrize(
     ("driver", "names", "goes"),
     [
-        (
-            "580.178.04",
-            ["nvidia-open-driver-G06=580.178.04-1", "nvidia-compute-utils-G06=580.178.04-1", "nvidia-persistenced=580.178.04-1"],
-            ["nvidia-open-driver-G07", "nvidia-driver-G06", "nvidia-open-driver-G06-kmp-default"],
-        ),
-        (
-            "595.91.07",
-            ["nvidia-open-driver-G07=595.91.07-1", "nvidia-compute-utils-G07=595.91.07-1"],
-            ["nvidia-open-driver-G06", "nvidia-compute-utils-G06", "nvidia-open-driver-G07-signed-cuda-kmp-default"],
-        ),
-        (
-            "570.211.01",
-            ["nvidia-open-driver-G06-kmp-default=570.211.01_k6.4.0_150600.21-1", "nvidia-compute-utils-G06=570.211.01-1"],
-            ["nvidia-open-driver-G06", "nvidia-driver-G06-kmp-default", "nvidia-gfxG05-kmp-default"],
-        ),
+        ("580.178.04", "nvidia-open-driver-G06=580.178.04-1 nvidia-compute-utils-G06=580.178.04-1 nvidia-persistenced=580.178.04-1",
+         "nvidia-open-driver-G07 nvidia-driver-G06 nvidia-open-driver-G06-kmp-default"),
+        ("595.91.07", "nvidia-open-driver-G07=595.91.07-1 nvidia-compute-utils-G07=595.91.07-1",
+         "nvidia-open-driver-G06 nvidia-compute-utils-G06 nvidia-open-driver-G07-signed-cuda-kmp-default"),
+        ("570.211.01", "nvidia-open-driver-G06-kmp-default=570.211.01_k6.4.0_150600.21-1 nvidia-compute-utils-G06=570.211.01-1",
+         "nvidia-open-driver-G06 nvidia-driver-G06-kmp-default nvidia-gfxG05-kmp-default"),
     ],
 )  # fmt: skip
 def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes):
-    variables = planned(planner, suse(host), driver)
-    assert [str(package) for package in variables.gpu_driver_packages] == names
-    for name in goes:
+    variables = planned(suse(), driver)
+    assert [str(package) for package in variables.gpu_driver_packages] == names.split()
+    for name in goes.split():
         assert versions.matches(name, variables.gpu_packages_remove), name
     for package in variables.gpu_driver_packages:
         assert not versions.matches(package.name, variables.gpu_packages_remove), package
@@ -227,7 +218,7 @@ def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes)
     ],
 )
 def test_every_kernel_flavour_gets_its_own_headers(kernel, package):
-    variables = planned(planner, suse(host, kernel=kernel), "580.178.04")
+    variables = planned(suse(kernel=kernel), "580.178.04")
     assert [str(item) for item in variables.gpu_packages_prerequisites] == [package]
 
 

@@ -63,7 +63,7 @@ def upstream(tmp_path_factory):
 
 def solved(folder, upstream, stream, *packages):
     root = RpmRoot(folder, "rocky9", "x86_64", (str(upstream.archive),))
-    root.add([upstream.source()], {})
+    root.add([upstream.source()])
     root.refresh()
     root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream=stream),)), "")
     return root.closure(packages or [Package(name="driver")]), root
@@ -115,7 +115,7 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(tmp_path, supply, key, upstream)
     trusted = Key.at(f"{address}/{key.key_file}", (key.fingerprint, *system.vendors))
     source = Source(name="bundle", kind="dnf", uris=(address,), key=trusted)
     root = RpmRoot(tmp_path / "root", "rocky9", "x86_64", alone=True)
-    root.add([source], {})
+    root.add([source])
     root.refresh()
     root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
     found = root.closure([Package(name="driver")])
@@ -127,7 +127,7 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(tmp_path, supply, key, upstream)
         (upstream.folder / "cuda/repodata/repomd.xml.asc").read_bytes()
     )
     stranger = RpmRoot(tmp_path / "again", "rocky9", "x86_64", alone=True)
-    stranger.add([source], {})
+    stranger.add([source])
     with pytest.raises(GpuSetupError, match="could not be fetched"):
         stranger.refresh()
 
@@ -181,7 +181,7 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
         name="toolkit", kind="dnf", uris=(f"file://{toolkit}",), key=vouches, gpgcheck=False, repo_gpgcheck=True
     )
     root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", (str(upstream.archive),))
-    root.add([upstream.source(), source], {})
+    root.add([upstream.source(), source])
     root.refresh()
     root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
     found = root.closure([Package(name="driver"), Package(name="toolkit")])
@@ -200,7 +200,6 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
     host = RpmRoot(tmp_path / "host", "rocky9", "x86_64", alone=True)
     host.add(
         [Source(name="b", kind="dnf", uris=(address,), key=Key.at(f"{address}/{key.key_file}", prints), gpgcheck=True)],
-        {},
     )
     host.refresh()
     host.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
@@ -219,7 +218,7 @@ def test_a_list_of_a_stranger_is_refused(tmp_path, upstream, key):
         name="cuda", kind="dnf", uris=(f"file://{upstream.folder}/cuda",),
         key=Key.at(f"file://{tmp_path}/k.pub", (key.fingerprint,)),
     )  # fmt: skip
-    root.add([source], {})
+    root.add([source])
     with pytest.raises(GpuSetupError, match="could not be fetched"):
         root.refresh()
 
@@ -227,7 +226,7 @@ def test_a_list_of_a_stranger_is_refused(tmp_path, upstream, key):
 @NEEDED
 def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
     root = RpmRoot(tmp_path / "solved", "opensuse-leap15", "x86_64", (str(upstream.archive),))
-    root.add([structs.replace(upstream.source(), kind="zypper")], {})
+    root.add([structs.replace(upstream.source(), kind="zypper")])
     root.refresh()
     found = root.closure([Package(name="driver", version="3:570.*")])
     assert [(entry.name, entry.version) for entry in found] == [("builder", "3.0-1.el9"), ("driver", OLD)]
@@ -242,7 +241,7 @@ def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
         name="bundle", kind="zypper", uris=(f"file://{place}",), key=Key.at(f"file://{place}/{key.key_file}", prints)
     )
     host = RpmRoot(tmp_path / "host", "opensuse-leap15", "x86_64", alone=True)
-    host.add([source], {})
+    host.add([source])
     host.refresh()
     (trusted,) = rpm_root.repositories(host.definitions)[0].keys
     run("rpmkeys", "--root", str(host.folder / "root"), "--import", str(trusted))  # as the role does it
@@ -303,7 +302,7 @@ def test_of_another_the_archives_are_named_by_hand(system):
 def test_a_definition_that_proves_nothing_is_refused(tmp_path, text):
     (tmp_path / "a.repo").write_text(text)
     with refused(BadInputError, "GS-764"):
-        rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
+        rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {})
 
 
 def test_a_definition_of_a_host_is_taken_over(tmp_path, key):
@@ -311,7 +310,7 @@ def test_a_definition_of_a_host_is_taken_over(tmp_path, key):
     text = "[on]\nenabled=True\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
     (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")
     texts = {"releasever": "9", "basearch": "x86_64"}
-    rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
+    rpm_root.add_definitions(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts)
     (only,) = rpm_root.repositories(tmp_path / "d")
     assert (only.name, only.url, only.signed) == ("on", "https://x.invalid/9/x86_64", True)
     assert only.keys[0].read_bytes() == key.public()
