@@ -191,10 +191,12 @@ def package_rates(machine: Machine, package: str) -> Finding:
     for gpu in answer.get("gpus") or []:
         for operation in gpu.get("operations") or []:
             if operation.get("rate"):
-                unit = str(operation.get("unit"))
-                items.append(
-                    answers.bounded(f"GPU {gpu.get('index')} {operation['name']}", operation["rate"], None, unit)
+                unit, busy = (
+                    str(operation.get("unit")),
+                    bool(machine.workers.get(str(gpu.get("index")), {}).get("busy")),
                 )
+                subject = f"GPU {gpu.get('index')} {operation['name']}"
+                items.append(answers.bounded(subject, operation["rate"], None, unit, gentle=busy))
     if not items:
         return Finding("skip", f"not measured (see package.{package})")
     told = ", ".join(f"{item.subject}: {item.measured:.4g} {unit}" for item in items)

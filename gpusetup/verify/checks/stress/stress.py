@@ -184,8 +184,8 @@ def stress_thermal(machine: Machine) -> Finding:
             why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
             text = f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}"
             items.append(Item(gpu.label, "warn", text, median(clocks), highest, round(floor * highest)))
-        elif not reasons or not hottest:
-            items.append(Item(gpu.label, "skip", "nvidia-smi gave no temperature or no reasons for its clocks"))
+        elif not (reasons and hottest and clocks and highest):
+            items.append(Item(gpu.label, "skip", "nvidia-smi gave no temperature, no clock or no reasons for it"))
         else:
             items.append(Item(gpu.label, "pass", measured=hottest))
     hottest = max((value for curve in temperatures for _, value in curve.points), default=0.0)
