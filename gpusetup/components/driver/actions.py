@@ -120,15 +120,16 @@ _PACKAGES_OF_DAEMON = ("nvidia-persistenced*", "nvidia-compute-utils", "nvidia-c
 
 
 def _gives_up(facts: HostFacts, wanted: Wanted) -> bool:
-    """Return whether the persistence daemon is ours and no setting asks for it any more."""
-    ours = f"{DAEMON}.service" in record_of(facts).services
-    return ours and not wanted.settings.persistence and DAEMON not in wanted.services
+    """Return whether the persistence daemon is ours, and no setting asks for it or this driver comes without it."""
+    ours = f"{DAEMON}.service" in record_of(facts).services and DAEMON not in wanted.services
+    return ours and (wanted.manage_driver or not wanted.settings.persistence)
 
 
 def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     seen = {service.unit.removesuffix(".service"): service for service in facts.services.values()}
     if _gives_up(facts, wanted):
-        yield action("service", f"{DAEMON}-given-up", f"{DAEMON} as before", "gpusetup_persistence is no longer set")
+        why = "this driver comes without it" if wanted.settings.persistence else "gpusetup_persistence is no longer set"
+        yield action("service", f"{DAEMON}-given-up", f"{DAEMON} as before", why)
     for name in wanted.services:
         service = seen.get(name)
         if service is None or service.enabled not in judge.names.ENABLED:

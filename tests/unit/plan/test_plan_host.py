@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
-from gpusetup.model.applied import HostRecord
+from gpusetup.model.applied import HostRecord, RecordedService
 from gpusetup.model.facts import Python, Service, Source
 from gpusetup.model.facts_machine import CloudEvent, Disk
 from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
@@ -104,8 +104,10 @@ def test_what_an_earlier_apply_added_to_the_sources_stays_there():
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
     tesla = ("nvidia-tesla-535-kernel-dkms", "libnvidia-tesla-535-cuda1", "nvidia-tesla-535-smi")
     offers = answer([], *((name, "535.274.02-1") for name in tesla), ("nvidia-persistenced", "550.163.01-1"))
-    plan = planned(planner, T4, DISTRO, offers)
-    assert (set(names(plan)), plan.variables.gpu_persistence_services) == (set(tesla), ())
+    ours = HostRecord(services={"nvidia-persistenced.service": RecordedService(enabled=True)})
+    plan = planned(planner, changed(T4, state=ours), DISTRO, offers)
+    assert set(names(plan)) == set(tesla)
+    assert (plan.variables.gpu_persistence_services, plan.variables.gpu_persistence_give_up) == ((), True)
 
 
 def test_another_series_of_debian_takes_the_place_of_the_installed_one():
