@@ -137,6 +137,8 @@ def _table(arguments: argparse.Namespace) -> tuple[str, str]:
             arguments.requirements = []
             return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
     wishes = parse_requirements(words)
+    if len(wishes) > 1 and Requirement(component="driver") in wishes:
+        return "driver", ""  # the drivers that the other requirements run on
     if len(wishes) != 1 or wishes[0].component not in _ALSO_REQUIREMENTS:
         return "", ""
     arguments.requirements = []

@@ -34,7 +34,7 @@ from gpusetup.versions import nv
 
 LEADS = ("torch", "tensorflow", "jax", "cupy")
 """The frameworks that have rows."""
-_LIBRARIES = ("cuda", "cudnn", "nccl")
+_LIBRARIES = ("cudnn", "nccl", "cuda")
 
 Row = dict[str, Any]
 

@@ -224,7 +224,9 @@ def _floor_of(context: Context, minors: list[str]) -> str:
     floor = next((row.min_driver for row in matrix.cuda.majors if row.major == rules.major(minor)), None)
     if floor is None or rules.major(minor) < rules.FIRST_WITH_MINOR_COMPATIBILITY:
         return f"{own} or newer"
-    return f"driver {floor} or newer (minor-version compatibility of CUDA {rules.major(minor)})"
+    of = next((gpu.label for gpu in context.space.gpus if gpu.forward_compatible is False), "")
+    more = f"; --forward is for data-centre GPUs, not for {of}" if of and context.space.request.forward else ""
+    return f"driver {floor} or newer (minor-version compatibility of CUDA {rules.major(minor)}{more})"
 
 
 def _too_old(context: Context, drivers: list[DriverValue]) -> str:

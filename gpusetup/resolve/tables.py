@@ -14,7 +14,9 @@ from gpusetup.model.release import Architecture, DriverBranch, DriverVersion
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.tables import GpuFigures
 from gpusetup.resolve import rules
+from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import DriverValue, flavours_of, matches, parsed
+from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import cite
 from gpusetup.resolve.variants import machine_of
 from gpusetup.resolve.variants import rows as feature_rows
@@ -57,7 +59,8 @@ def _check_filters(name: str, request: Request) -> None:
 
 
 def _nothing(name: str, wanted: str, request: Request) -> NoStackError:
-    asked = [text for text in (wanted, *request.gpus, request.os, request.arch) if text]
+    wishes = [text for text in map(str, request.requirements) if text != name]
+    asked = [text for text in (wanted, *wishes, *request.gpus, request.os, request.arch) if text]
     asked += [f"driver {request.driver}"] if request.driver else []
     text = f"no row of `matrix {name}` fits {' with '.join(asked) or 'this machine'}"
     hint = f"`gpusetup matrix {name}` lists them all"
@@ -82,6 +85,8 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     kinds = [find_gpu(matrix, name) for name in request.gpus]
     releases = [item for item in matrix.driver.versions if item.platform == "linux" and item.branch in branches]
     hits = matches(Requirement(component="driver", specifier=wanted), [item.version for item in releases])
+    if request.requirements:
+        hits &= {value.version for value in fitting(build(matrix, request), "driver")}
     newest: dict[int, str] = {}
     for item in sorted(releases, key=lambda item: nv(item.version), reverse=True):
         branch = branches[item.branch]

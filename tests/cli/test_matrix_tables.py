@@ -60,7 +60,7 @@ def test_drivers_for_a_gpu():
 def test_libraries_are_filtered_by_the_rules():
     versions = [row["cudnn"].split(".") for row in rows("cudnn", "--gpu", "v100")]
     assert max(int(minor) for major, minor, *_ in versions if major == "9") == 10
-    assert all(row["cuda"].split(".")[0] == "12" for row in rows("nccl", "cuda==12.*"))
+    assert all(row["nccl"] and row["cuda"].split(".")[0] == "12" for row in rows("nccl", "cuda==12.*"))
     for row in rows("nccl", "--gpu", "h100"):
         assert "9.0" in row["archs"] or row["ptx"] or row["kind"] == "package"
 
@@ -209,3 +209,10 @@ def test_documents_name_the_chosen_row(says):
 
 def test_a_table_that_is_shortened_names_the_command_for_all_of_it(says):
     assert _said(says, "--driver", "535.154.05").endswith("all of them: gpusetup matrix cuda --driver 535.154.05")
+
+
+def test_a_word_that_names_a_table_is_obeyed_beside_other_requirements():
+    found = {row["branch"] for row in rows("driver", "cuda==13.*", "--gpu", "t4")}
+    assert ("R580" in found, "R570" in found) == (True, False)
+    assert [row["cudnn"][:3] for row in rows("cudnn==8.9.*", "cuda==11.*")[:1]] == ["8.9"]
+    assert "cuda==13.* with v100" in ask("driver", "cuda==13.*", "--gpu", "v100")[2]

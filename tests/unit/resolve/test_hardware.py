@@ -137,3 +137,8 @@ def test_laptop_gpus_are_known_by_their_die_and_say_so(ask):
 @pytest.mark.parametrize("name", ["rtx 3080 ti", "rtx 3080", "rtx 2080 ti", "gtx 1080 ti", "quadro p6000", "titan v"])
 def test_a_product_on_nvidia_s_own_list_is_not_called_inferred(ask, name):
     assert not [text for text in ask("driver", gpu=[name]).warnings if "compute capability" in text]
+
+
+def test_forward_compatibility_is_said_to_be_for_data_centre_gpus(refused):
+    document = refused("cuda==13.0.*", gpu=["rtx 4090"], driver="535.154.05", forward=True)
+    assert "not for rtx 4090" in document["conflict"][-1]["text"]
