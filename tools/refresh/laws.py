@@ -20,7 +20,7 @@ from gpusetup.resolve.answer import stack_of, warnings_about
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import Value, matches
-from gpusetup.resolve.lookup import LEADS, lookup
+from gpusetup.resolve.lookup import lead_of, lookup
 from gpusetup.resolve.policy import breaches
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.requests import parse_requirements
@@ -57,12 +57,6 @@ def asking(request: Request, wish: Requirement) -> Request:
     """Return the question with another wish for one component."""
     others = tuple(item for item in request.requirements if item.component != wish.component)
     return change(request, requirements=(*others, wish))
-
-
-def lead_of(request: Request) -> str:
-    """Return the component that the lookup's rows list."""
-    named = {item.component for item in request.requirements}
-    return next((name for name in LEADS if name in named), "cuda")
 
 
 def _allows(request: Request, item: Requirement) -> bool:
@@ -129,7 +123,7 @@ class Laws:
         if (found is None) != (not rows):
             yield f"resolve {'refuses' if found is None else 'gives a stack'}, matrix has {len(rows)} rows"
         elif found is not None:
-            chosen = getattr(found.stack, lead)
+            chosen = found.stack.part(lead)
             marks = {"torch": "variant", "jax": "extra", "cupy": "package"}
             told = [(item[lead], item.get(marks.get(lead, ""))) for item in rows]
             mine = (chosen.version, getattr(chosen, marks.get(lead, ""), None))
