@@ -51,7 +51,6 @@ def test_ten_mixed_hosts_at_once(fleet, tmp_path):
     assert sum(outcome["changed"] for outcome in second.hosts.values()) == 0
     assert not any(outcome["actions"] for outcome in second.hosts.values())
     assert second.operations <= 2 * len(hosts), second.operations  # one look each, and room for a connection made anew
-    print(f"ten hosts: first {first.seconds:.1f} s, second {second.seconds:.1f} s, {second.operations} operations")
 
 
 def _look(word, host):

@@ -1,6 +1,5 @@
 """Debian's own packages for real: the driver compiled by DKMS, CuPy from the index, a reboot. Simulated: the GPU alone."""
 
-import json
 from typing import Any
 
 import pytest
@@ -65,7 +64,6 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(lab_h
     assert second.hosts[host.name]["state"] == "unchanged"
     assert second.hosts[host.name]["changed"] == 0
     assert second.operations <= 5
-    print(f"Debian 12, real driver: first apply {first.seconds:.0f} s, second {second.seconds:.1f} s")
 
 
 @pytest.mark.slow
@@ -76,7 +74,6 @@ def test_debian_13_works_or_is_refused_or_is_left_as_it_was(lab_hosts, lab_inven
     before, files = packages(host), files_below(host, *CONFIGURATION)
     done = apply(tmp_path, inventory, timeout=BUILD)
     outcome = done.hosts[host.name]
-    print(json.dumps({key: outcome.get(key) for key in ("state", "stack", "refusals", "failure")}, indent=1))
     if outcome["state"] == "done":
         version = outcome["stack"]["driver"]["version"]
         built = host.ssh("find", f"/lib/modules/{kernel_of(host)}/updates/dkms", "-name", "nvidia*.ko*").stdout.split()

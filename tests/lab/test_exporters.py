@@ -100,7 +100,6 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     (folder / "gpusetup-gpu.prom").unlink()
     host.ssh("systemctl", "start", look)
     assert "gpusetup_textfile_up 1" in (folder / "gpusetup-gpu.prom").read_text()
-    print(host.ssh("systemd-analyze", "security", look).stdout.splitlines()[-1])
     mine, own = "/var/lib/prometheus/node-exporter/in", f"/run/systemd/system/{look}.d"
     escape = f"touch {mine} || exit 1; " + "".join(
         f"touch {place}/out && exit 2; " for place in ("/etc", "/usr", "/var", "/root")

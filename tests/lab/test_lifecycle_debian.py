@@ -52,7 +52,6 @@ def settled(host, folder, inventory, version, step, *again):
     second = gpusetup(folder, *again, "--format", "json")
     (told,) = second.hosts.values()
     assert (second.code, told["state"], told["changed"]) == (0, "unchanged", 0), second.out
-    print(f"{version}: {step.seconds:.0f} s, {len(now)} packages; again: {second.seconds:.1f} s, changed=0")
 
 
 @pytest.mark.slow

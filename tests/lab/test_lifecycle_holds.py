@@ -110,6 +110,5 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
         assert drift(lab.folder, inventory)[1] == {}, where
         again = apply(lab.folder, inventory)
         assert (again.code, host_of(again)["changed"]) == (0, 0), where + again.out
-        print(f"{where}: {told['version']} {told['module']}, {step.seconds:.0f} s")
     gpusetup(lab.folder, "remove", inventory, "--yes")
     assert packages(host) == before
