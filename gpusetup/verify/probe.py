@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,11 +92,12 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
     if document is not None:
         return document
     why = f"it was stopped after {limit:.0f} s" if finished.timed_out else f"it exited with {finished.code}"
-    # Only a probe that hangs speaks against the machine; one that ends without an answer is a fault of gpusetup.
-    kind = VerifyFailedError if finished.timed_out else GpuSetupError
+    # Only a probe that hangs or crashes speaks against the machine; another end without an answer is gpusetup's fault.
+    crashed = finished.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT)
+    kind = VerifyFailedError if finished.timed_out or crashed else GpuSetupError
     raise kind(
         "GS-502",
         f"the probe on this machine gave no answer: {why}",
         context=finished.err.strip()[-800:],
-        note="a broken driver can hang every program that uses it" if finished.timed_out else "",
+        note="a broken driver can hang or crash every program that uses it" if kind is VerifyFailedError else "",
     )

@@ -31,8 +31,7 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
 
 
 def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path):
-    folder = str(tmp_path)
-    packages = jobs.Job(folder, "packages", {})
+    packages = jobs.Job(folder := str(tmp_path), "packages", {})
     owner.take(folder, {"home": "me", "run": "1"}, "wish")
     jobs.Job(folder, "python", {}).start_or_join(slow, 0.1)
     owner.take(folder, {"home": "me", "run": "2"}, "another")

@@ -165,14 +165,15 @@ def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_pa
     assert main([*proof, "--from", str(seen)]) == 3
 
 
-def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, says, tmp_path):
+def test_a_probe_without_an_answer_is_explained_and_a_crash_is_the_machines_fault(monkeypatch, says, tmp_path):
     collection = tmp_path / "ansible_collections/gpusetup/stack"
     for part in ("playbooks", "plugins", "roles/gpu_verify/files/gpu_measure"):
         (collection / part).mkdir(parents=True)
-    (collection / part / "observe.py").write_text("raise SystemExit('broken on purpose')", encoding="utf-8")
     monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
-    said = says(1, "verify", "--level", "quick")
-    assert ("GS-502" in said, "broken on purpose" in said) == (True, True)
+    for ends, code in (("raise SystemExit('broken on purpose')", 1), ("import os; os.abort()", 8)):
+        (collection / part / "observe.py").write_text(ends, encoding="utf-8")
+        said = says(code, "verify", "--level", "quick")
+        assert [word for word in ("GS-502", *ends.split("'")[1::2]) if word not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -191,10 +191,8 @@ def package_rates(machine: Machine, package: str) -> Finding:
     for gpu in answer.get("gpus") or []:
         for operation in gpu.get("operations") or []:
             if operation.get("rate"):
-                unit, busy = (
-                    str(operation.get("unit")),
-                    bool(machine.workers.get(str(gpu.get("index")), {}).get("busy")),
-                )
+                unit = str(operation.get("unit"))
+                busy = bool(machine.workers.get(str(gpu.get("index")), {}).get("busy"))
                 subject = f"GPU {gpu.get('index')} {operation['name']}"
                 items.append(answers.bounded(subject, operation["rate"], None, unit, gentle=busy))
     if not items:
