@@ -197,3 +197,5 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Changes that were begun and not finished, by kind and name."""
     alternatives: dict[str, str] = {}
     environments: dict[str, str | None] = {}
+    folders: dict[str, tuple[str, ...]] = {}
+    """Those that gpusetup made for a Python environment, the innermost first."""

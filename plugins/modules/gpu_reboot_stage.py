@@ -81,9 +81,7 @@ def main() -> None:
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         if not re.fullmatch(r"\+[1-9]\d{0,3}|\d{1,2}:\d{2}", when):
-            raise HostFailure(
-                "GS-491", f"{when!r} is not a time for a reboot", hint="give +MINUTES, at least +1, or HH:MM"
-            )
+            raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +1, +MINUTES or HH:MM")
         if not module.check_mode:
             mark = os.path.join(ledger.folder, MARK)
             if os.path.exists(mark):  # of a reboot that was cancelled

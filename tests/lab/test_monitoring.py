@@ -107,8 +107,8 @@ def test_a_recorded_exporter_goes_bad_and_the_alert_arrives(written, suite):
             ("gpu:power:watts", 350.5),
             ("gpu:thermal_throttle:seconds_total", 2.5),
         ):
+            until(lambda name=name: prometheus.ask(name), f"the rule {name}, which is evaluated after the first")
             found = {row["metric"]["uuid"]: float(row["value"][1]) for row in prometheus.ask(name)}
-            assert found, name
             assert all(other == pytest.approx(value) for other in found.values()), (name, found)
         models = {row["metric"]["model"] for row in prometheus.ask("gpu:temperature:celsius")}
         assert models == {"NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA GeForce RTX 4090"}

@@ -8,7 +8,7 @@ import re
 import stat
 import tempfile
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
@@ -174,8 +174,7 @@ def write_json(path: str, value: Any, mode: int = 0o600, lasting: bool = True) -
 
 def folders_of_ours(path: str, state: Mapping[str, Any]) -> List[str]:
     """Return the folders above a path that exist only because of the recorded state, the innermost first."""
-    entries = (*state["files"].values(), *state["environments"].values())
-    made = {folder for entry in entries for folder in entry.get("folders", ())}
+    made = set().union(*state["folders"].values(), *(entry.get("folders", ()) for entry in state["files"].values()))
     found, folder = [], os.path.dirname(path)
     while folder in made or not os.path.isdir(folder):
         found.append(folder)
@@ -183,9 +182,9 @@ def folders_of_ours(path: str, state: Mapping[str, Any]) -> List[str]:
     return found
 
 
-def drop_folders(entry: Mapping[str, Any]) -> None:
+def drop_folders(folders: Iterable[str]) -> None:
     """Remove the folders that were made for a recorded path, as far as they are empty."""
-    for folder in entry.get("folders", ()):
+    for folder in folders:
         if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)
 

@@ -20,9 +20,9 @@ SCHEMA = "gpusetup/state/1"
 State = Dict[str, Any]
 _EMPTY: State = {
     "schema": SCHEMA, "apply": {}, "open": {}, "previous": {}, "files": {}, "holds": [], "free": [], "services": {},
-    "packages": {}, "streams": {}, "links": {}, "alternatives": {}, "environments": {}, "brought": {}, "moved": {},
-    "taken": {}, "counted": "", "arguments": [], "mig": {}, "runfile": {}, "listed": {}, "expect": {}, "waits": {},
-    "lock": {}, "lost": {}, "verified": None,
+    "packages": {}, "streams": {}, "links": {}, "alternatives": {}, "environments": {}, "folders": {}, "brought": {},
+    "moved": {}, "taken": {}, "counted": "", "arguments": [], "mig": {}, "runfile": {}, "listed": {}, "expect": {},
+    "waits": {}, "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 _TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free", "listed")
 """The parts of the record about the apply itself; everything else describes things on the host and goes through

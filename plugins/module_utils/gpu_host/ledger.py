@@ -264,7 +264,7 @@ class Ledger(Journal):
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
         files.drop_compiled(path)
-        files.drop_folders(entry)
+        files.drop_folders(entry.get("folders", ()))
 
     def _text_of(self, entry: Mapping[str, Any]) -> Optional[bytes]:
         """Return what we wrote last: empty if we deleted the file, None if the content was not kept."""

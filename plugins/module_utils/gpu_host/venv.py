@@ -10,7 +10,7 @@ from ..gpu_judge.versions import pins, python_name
 from ..gpu_probe import environment
 from . import files, installer, process
 from .failure import HostFailure
-from .journal import UNKNOWN, Journal, State, Thing
+from .journal import Journal, State, Thing
 
 _LIST = (
     "import importlib.metadata as m, json; "
@@ -79,18 +79,17 @@ class Link(Thing):
     def note(self, state: State, before: Any, wanted: Any) -> None:
         """Record the earlier target, unless it was a folder of ours, and the folders that are made for it."""
         ours = not before or os.path.basename(before) in map(os.path.basename, folders_of(self.name))
-        folders = files.folders_of_ours(self.name, state)
-        super().note(state, {"target": None if ours else before, "folders": folders}, wanted)
-
-    def first(self, state: State) -> Any:
-        return state[self.section][self.name]["target"] if self.name in state[self.section] else UNKNOWN
+        super().note(state, None if ours else before, wanted)
+        state["folders"].setdefault(self.name, files.folders_of_ours(self.name, state))
 
     def forget(self, state: State) -> None:
-        files.drop_folders(state[self.section].pop(self.name))
+        super().forget(state)
+        files.drop_folders(state["folders"].pop(self.name, ()))
 
     def note_again(self, state: State, noted: List[Any]) -> None:
-        self.forget(state)
         super().note_again(state, noted)
+        if not noted:
+            self.forget(state)
 
 
 def remove(ledger: Journal, path: str) -> bool:

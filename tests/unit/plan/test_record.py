@@ -59,7 +59,7 @@ RECORD: dict[str, Any] = {
     "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
     "packages": {"nvidia-open-580": "580.95.05-1"}, "streams": {"nvidia-driver": None}, "links": {"/usr/local/cuda": None},
     "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "counted": "", "listed": {"file:///srv": "2026-01-01T00:00:00Z"}, "arguments": ["rd.driver.blacklist=nouveau"],
-    "alternatives": {"cuda": "auto"}, "environments": {"/opt/gpusetup": None},
+    "alternatives": {"cuda": "auto"}, "environments": {"/opt/gpusetup": None}, "folders": {"/opt/x/y": ["/opt/x"]},
     "open": {"unit:a.service": {"what": "unit a.service", "since": "20260101T000000Z", "apply": "a2"}},
     "expect": {"digest": "c", "driver_version": "580.95.05", "driver_module": "open", "kernels": [],
                "python": {"path": "/opt/gpusetup", "packages": {"torch": "2.9.0"}, "adopted": False, "now": None}},
