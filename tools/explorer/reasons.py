@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.model.request import Requirement
 from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import Unary
@@ -67,13 +68,18 @@ def _stays(compiled: Compiled, version: str) -> str:
     return f"(R{nv(version).major}{cuda})"
 
 
+def _one(name: str, index: int) -> Unary:
+    """Return the wish for one value of a component."""
+    return Unary("requested", name, 1 << index, origin="request", subject=Requirement(component=name))
+
+
 def _floors(compiled: Compiled) -> dict[str, str]:
     """Return the driver that each CUDA needs, as in the rule's sentence."""
     space, found = compiled.base, {}
     for name in ("cuda", *FRAMEWORKS):
         (rule,) = (item for item in space.constraints if item.rule == "driver-runs-cuda" and item.scope[-1] == name)
         for index, value in enumerate(space.values[name]):
-            one = Unary("requested", name, 1 << index, origin="request")
+            one = _one(name, index)
             found[space.minor(value)] = conflict(space, [rule, one])[0]["text"].partition(" needs ")[2]
     return found
 
@@ -87,6 +93,6 @@ def _code(compiled: Compiled, gpus: Gpus, name: str) -> list[str]:
     (gpu,) = space.gpus
     told = []
     for index in range(len(space.values[name])):
-        text = conflict(space, [rule, Unary("requested", name, 1 << index, origin="request")])[0]["text"]
+        text = conflict(space, [rule, _one(name, index)])[0]["text"]
         told.append(text.removeprefix(f"{gpu.label} has compute capability {gpu.cc}; "))
     return told
