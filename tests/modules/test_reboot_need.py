@@ -85,9 +85,7 @@ def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(ask, keys, con
 
 
 @pytest.mark.parametrize(("code", "full", "fails"), [(0, False, ""), (1, False, "GS-491"), (0, True, "GS-472")])
-def test_only_a_scheduled_reboot_leaves_the_mark_to_go_on_after_it(
-    run_module, tmp_path, monkeypatch, code, full, fails
-):
+def test_only_a_scheduled_reboot_leaves_its_mark(run_module, tmp_path, monkeypatch, code, full, fails):
     mark, seen = tmp_path / "resume", []
     mark.touch()  # of a reboot that was cancelled
     monkeypatch.setattr(gpu_reboot_stage, "stage", lambda *_words: None)

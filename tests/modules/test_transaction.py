@@ -261,11 +261,8 @@ class TestCutShort:
 
     @pytest.mark.parametrize("at", ["half way", "hold", "proof"])
     def test_packages_that_came_before_a_failure_stay_with_their_sources(self, site, debian, tmp_path, monkeypatch, at):
-        host, source, full = (
-            debian(),
-            tmp_path / "cuda.list",
-            OSError(errno.ENOSPC, "No space left on device", "/x/log"),
-        )
+        host, source = debian(), tmp_path / "cuda.list"
+        full = OSError(errno.ENOSPC, "No space left on device", "/x/log")
         Ledger(str(site.folder)).tell(apply={"id": "1", "finished": None})
         Ledger(str(site.folder)).write(str(source), "deb new\n")
         with monkeypatch.context() as harm:

@@ -62,6 +62,7 @@ def test_made_kept_moved_and_never_broken(run_module, wanted):
     first = link.readlink()
 
     finish(run_module, wanted, "frame==3.0", fails="GS-486")
+    finish(run_module, wanted, f"frame==2.0 --hash=sha256:{'0' * 64}", fails="DO NOT MATCH THE HASHES")
     assert link.readlink() == first, "the environment in use was not touched"
 
     result = finish(run_module, wanted, "frame==2.0", installer="best")

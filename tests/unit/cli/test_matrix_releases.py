@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -163,7 +164,8 @@ def test_what_a_killed_import_left_goes_with_the_next_one(home, monkeypatch):
         killed.setattr(releases.os, "fsync", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             releases.put_in_force(made, place)
-    assert releases.put_in_force(made, place) == place / made.name
+    with ThreadPoolExecutor() as several:
+        assert set(several.map(lambda _: releases.put_in_force(made, place), range(4))) == {place / made.name}
     assert sorted(path.name for path in place.iterdir()) == sorted([".lock", "current", made.name])
 
 

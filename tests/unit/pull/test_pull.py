@@ -210,7 +210,7 @@ def test_without_an_answer_from_the_lease_store_nothing_changes(host, collector,
     assert "does not answer" in report.message
 
 
-def test_a_token_that_no_header_can_hold_is_not_repeated(host):
+def test_a_token_that_others_may_read_or_no_header_can_hold_is_neither_sent_nor_repeated(host, collector):
     settings, said = host[0], []
     settings.token.write_text("SECRET\u0151", encoding="utf-8")
     said += pull(settings, said.append)[0].notes
@@ -219,6 +219,10 @@ def test_a_token_that_no_header_can_hold_is_not_repeated(host):
         pull(settings, said.append)
     assert "401" in "".join(said)
     assert "SECRET" not in f"{said}{told.value.to_document()}"
+    host[0].token.chmod(0o644)
+    with pytest.raises(BadInputError, match="others may read"):
+        went(host[0])
+    assert collector.store.reports("gpu01") == []
 
 
 def test_a_collector_that_sends_a_byte_now_and_then_holds_no_host(host, monkeypatch):

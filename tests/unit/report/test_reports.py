@@ -153,13 +153,13 @@ def test_every_form_names_each_failing_check_with_its_verdict_its_figures_and_wh
         report = structs.replace(fleet, hosts=(HostReport(name="a", results=results),))
         for form, pattern in FORM.items():
             text = to_text(report, width=200) if form == "text" else render(report, form)
-            found = [
-                sorted(words.get(word, word) for word in match) for match in re.findall(pattern, text, re.MULTILINE)
-            ]
+            found = [sorted(words.get(one, one) for one in match) for match in re.findall(pattern, text, re.MULTILINE)]
             assert (sorted(found), "1.5" in text) == (wanted, True), form
         assert json.loads(render(report, "json"))["hosts"]["a"] == json.loads(encode(results))
         assert text.count("gpusetup_verify_check{") == 5 * len(results), "one verdict of five each"
-    assert 'gpusetup_verify_ok{host="gpu-c1",level="full"} 0' in render(fleet, "prometheus")
+    text = render(fleet, "prometheus")
+    assert 'gpusetup_verify_ok{host="gpu-c1",level="full"} 0' in text
+    assert re.search(r'gpusetup_verify_measured\{host="gpu-a2",check="p2p.read",unit="GB/s"\} 212\n', text)
 
 
 class _Page(HTMLParser):

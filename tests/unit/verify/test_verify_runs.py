@@ -330,9 +330,7 @@ def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
 
 
 def test_a_host_that_waited_for_another_is_not_to_blame(session, playbooks):
-    ranks = [
-        {"sections": {"hosts": {"world": 6, "ranks": {"0": {"error": error}}}}} for error in ("timeout", "crashed")
-    ]
+    ranks = [{"sections": {"hosts": {"world": 6, "ranks": {"0": {"error": why}}}}} for why in ("timeout", "crashed")]
     playbooks(verify={"a": "h200-x4-full", "b": "h200-x2-full"}, verify_between=dict(zip("ab", ranks, strict=True)))
     found = observe_fleet(session, Ask(level="full"))
     assert [verdicts(found[name].document)["nccl.hosts"] for name in "ab"] == ["skip", "fail"]
