@@ -12,16 +12,18 @@ from importlib import import_module
 from typing import Any
 
 _parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-_WORD = r"\p{L}\p{N}_"
+WORD = r"\p{L}\p{N}_"
 """Python's \\w knows all alphabets, JavaScript's only English letters."""
-_BOUNDARY = rf"(?:(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}]))"
-_INSIDE = {"DIGIT": r"\p{Nd}", "NOT_DIGIT": r"\P{Nd}", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": _WORD}
+BOUNDARY = rf"(?:(?<=[{WORD}])(?![{WORD}])|(?<![{WORD}])(?=[{WORD}]))"
+_INSIDE = {"DIGIT": r"\p{Nd}", "NOT_DIGIT": r"\P{Nd}", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": WORD}
 _PLACES = {
     "BEGINNING_STRING": r"(?<![\s\S])",
     "END_STRING": r"(?![\s\S])",
-    "BOUNDARY": _BOUNDARY,
-    "NON_BOUNDARY": f"(?!{_BOUNDARY})",
+    "BOUNDARY": BOUNDARY,
+    "NON_BOUNDARY": f"(?!{BOUNDARY})",
 }
+_ATOMS = frozenset(("LITERAL", "NOT_LITERAL", "ANY", "IN", "SUBPATTERN"))
+"""What is repeated as it is, without a group around it."""
 _SYNTAX = frozenset(r"^$\.*+?()[]{}|/")
 
 
@@ -62,7 +64,9 @@ class _Writer:
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):
             low, high, items = told
             lazy = "?" if kind == "MIN_REPEAT" else ""
-            return f"(?:{self.sequence(items, flags)}){_times(low, high)}{lazy}"
+            written = self.sequence(items, flags)
+            repeated = written if len(items) == 1 and str(items[0][0]) in _ATOMS else f"(?:{written})"
+            return f"{repeated}{_times(low, high)}{lazy}"
         if kind in ("ASSERT", "ASSERT_NOT"):
             behind, items = told
             sign = "=" if kind == "ASSERT" else "!"
@@ -103,7 +107,7 @@ def _class(items: list[Any], flags: int) -> str:
         elif str(told) == "CATEGORY_NOT_WORD":
             if len(items) > 1:
                 raise ValueError(r"\W beside others in a class is not written for browsers")
-            return f"[^{_WORD}]"
+            return f"[^{WORD}]"
         else:
             parts.append(_INSIDE[str(told).removeprefix("CATEGORY_")])
     return f"[{'^' if negative else ''}{''.join(parts)}]"

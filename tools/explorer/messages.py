@@ -21,7 +21,7 @@ from gpusetup.doctor.references import pages as reference_pages
 from gpusetup.doctor.scan import ESCAPES, STAMP
 from gpusetup.doctor.text import needs
 from gpusetup.recovery.table import known as xid
-from tools.explorer.expressions import script
+from tools.explorer.expressions import BOUNDARY, WORD, script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 _SXIDS = range(10000, 100000)
 """NVSwitch errors have five digits."""
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
+_SHORT = {"§": BOUNDARY, "¶": WORD}
+"""Signs for what is long and frequent in expressions, which are ASCII: the page has a size to keep."""
 
 
 def messages() -> dict[str, Any]:
     """Return all data that the page needs to explain a message."""
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
-        "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
+        "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
         "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
@@ -68,8 +70,11 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:
+    """Return the number of the pattern's cause, its texts, its expression, and whether it judges one line alone."""
     regex = script(pattern.regex) if pattern.regex else ""
-    return [cause, list(pattern.find), regex, int(Expression(pattern).own_line)]
+    for sign, meant in _SHORT.items():
+        regex = regex.replace(meant, sign)
+    return [list(catalogue().causes).index(cause), list(pattern.find), regex, int(Expression(pattern).own_line)]
 
 
 def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:

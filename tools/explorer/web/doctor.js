@@ -22,7 +22,10 @@ const Doctor = (data) => {
   // Texts are looked for without their digits, as the program does: the order of its finds is the order of its answers.
   const shape = (text) => text.replace(/[1-9]/g, "0");
   const shapes = new Map();
-  data.patterns.forEach(([, finds], pattern) => finds.forEach((find) => {
+  const names = Object.keys(data.causes), signs = Object.entries(data.short);
+  const known = data.patterns.map(([cause, finds, text, alone]) =>
+    [names[cause], finds, signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text), alone]);
+  known.forEach(([, finds], pattern) => finds.forEach((find) => {
     const key = shape(find);
     if (!shapes.has(key)) shapes.set(key, []);
     shapes.get(key).push([pattern, find]);
@@ -131,8 +134,8 @@ const Doctor = (data) => {
       const told = new Map();
       let first = line.length;
       for (const [pattern, find] of new Map(patterns.filter(([, text]) => line.includes(text)))) {
-        const groups = fits(data.patterns[pattern], place);
-        const cause = groups && meaning(data.patterns[pattern][0], groups);
+        const groups = fits(known[pattern], place);
+        const cause = groups && meaning(known[pattern][0], groups);
         if (cause && !foreign(cause, data.causes[cause].area, line, place)) {
           told.set(cause, { ...told.get(cause), ...groups });
           first = Math.min(first, line.indexOf(find));
