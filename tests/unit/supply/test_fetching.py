@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -124,8 +125,13 @@ def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
         Wanted(f"{site.url}/y", "b.deb", len(other), hashlib.sha256(other).hexdigest()),
     ]
 
+    def interrupted(_done: int, _whole: int) -> None:
+        while site.asked < 2:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        Pool(tmp_path / "pool").fetch(files, Mock(side_effect=KeyboardInterrupt))
+        Pool(tmp_path / "pool").fetch(files, interrupted)
     assert site.asked == 2
 
 
