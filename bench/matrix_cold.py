@@ -21,6 +21,7 @@ BARE = "python3 -c pass"
 COMMANDS = {
     BARE: ((sys.executable, "-c", "pass"), None),
     "matrix": ((sys.executable, "-m", "gpusetup", "matrix", "torch==2.6.*", "--format", "json"), 10),
+    "matrix, for people": ((sys.executable, "-m", "gpusetup", "matrix", "torch==2.6.*"), 10),
     "resolve": ((sys.executable, "-m", "gpusetup", "resolve", "torch==2.6.*", "--format", "json"), 12),
     "resolve, nothing asked": ((sys.executable, "-m", "gpusetup", "resolve", "--format", "json"), 12),
     "matrix vllm": ((sys.executable, "-m", "gpusetup", "matrix", "vllm", "--format", "json"), 14),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
+from gpusetup.cli.output import terminal_columns
 from gpusetup.errors import Exit
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
@@ -50,11 +51,9 @@ def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Ac
 
 def listed(names: Mapping[str, str]) -> str:
     """Return names and their summaries as lines wrapped to the terminal."""
-    import shutil
     import textwrap
 
-    width = max(map(len, names)) + 4
-    columns = shutil.get_terminal_size().columns
+    width, columns = max(map(len, names)) + 4, terminal_columns()
     beside = columns - width > 24
     margin = " " * (width if beside else 6)
     told = []
@@ -66,10 +65,9 @@ def listed(names: Mapping[str, str]) -> str:
 
 def _filled(text: str) -> str:
     """Wrap the paragraphs of a text to the terminal, and break indented lines that are wider."""
-    import shutil
     import textwrap
 
-    columns = max(shutil.get_terminal_size().columns - 2, 20)
+    columns = max(terminal_columns() - 2, 20)
     lines, paragraph = list[str](), list[str]()
     for line in [*text.strip().splitlines(), ""]:
         if line and not line.startswith(" "):
@@ -101,7 +99,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """A help layout with room for an option, its value and its help on one line."""
 
     def __init__(self, prog: str, **shape: Any) -> None:
-        super().__init__(prog, **{"max_help_position": 30, **shape})
+        super().__init__(prog, **{"max_help_position": 30, "width": terminal_columns() - 2, **shape})
 
     def start_section(self, heading: str | None) -> None:
         """Begin a group of options; wrap its heading."""

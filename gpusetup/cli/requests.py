@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,7 +47,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         allow_vulnerable=arguments.allow_vulnerable,
     )
     policy = getattr(arguments, "policy", None)
-    if Path(SITE_FILE).is_file():  # rare, so that its reader is imported only here
+    if os.path.isfile(SITE_FILE):  # noqa: PTH113 - pathlib slows lookups; rare, so that its reader is imported only here
         from gpusetup.resolve.policy import stricter
         from gpusetup.rollout.options import policy_beside
 
@@ -87,8 +87,8 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     if arguments.facts is None:
         return
     for option in ("out", "lock"):
-        name, read = getattr(arguments, option, None), Path(arguments.facts)
-        if name and read.is_file() and Path(name).is_file() and read.samefile(name):
+        name, read = getattr(arguments, option, None), arguments.facts
+        if name and os.path.isfile(read) and os.path.isfile(name) and os.path.samefile(read, name):  # noqa: PTH113, PTH121
             raise not_together(f"--{option} {name}", f"--from {arguments.facts}", "the answer would replace that file")
     if is_project(arguments.facts):
         from gpusetup.cli import project
@@ -102,6 +102,8 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     request = request_of(arguments, matrix)
     if arguments.facts is None:
         return request
+    from pathlib import Path
+
     from gpusetup.facts.classes import host_of_one_kind
 
     return about_host(host_of_one_kind(Path(arguments.facts)), request, matrix)

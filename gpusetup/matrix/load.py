@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import cached_property
 from importlib import import_module
@@ -167,6 +166,8 @@ class Matrix:
     @cached_property
     def digest(self) -> str:
         """A digest over every file's bytes: matrices with equal digests give equal answers."""
+        import hashlib
+
         total = hashlib.sha256()
         for name in (*NAMES, *package_files()):
             total.update(name.encode())

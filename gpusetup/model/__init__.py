@@ -1,13 +1,17 @@
 """gpusetup's documents as frozen Structs; what goes wrong while gpusetup reads those of others, and what they hide."""
 
+from __future__ import annotations
+
 import sys
 import unicodedata
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import DecodeError, Meta, Struct
 
 from gpusetup.errors import BadInputError, wrong_field
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 UNDECODED = (DecodeError, ValueError, RecursionError)
 """Everything that decoding JSON or TOML raises, also for other encodings and deeply nested documents."""

@@ -1,6 +1,6 @@
 """Requests to the resolver: components with specifiers, and the machine they are for."""
 
-from pathlib import Path
+import pkgutil
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     elsewhere: dict[str, str]
 
 
-_NAMES = msgspec.json.decode((Path(__file__).parent / "data/packages.json").read_bytes(), type=_Names)
+_NAMES = msgspec.json.decode(pkgutil.get_data(__name__, "data/packages.json") or b"", type=_Names)
 PACKAGES = _NAMES.packages
 """Packages above the frameworks by their names on PyPI; those with the most requirements come first."""
 SAID_AS = _NAMES.said_as

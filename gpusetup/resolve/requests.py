@@ -115,6 +115,8 @@ def _package_of_vendor(text: str) -> str:
     """Return the component for a package name: `nvidia-driver-580-server-open` is `driver==580.*`."""
     name, specifier = re.findall(r"(?s)^([^<>=!~]*)(.*)", text.strip())[0]
     lowered = _plain(name)
+    if lowered in COMPONENTS:
+        return text
     for pattern, component in OF_VENDORS:
         match = re.fullmatch(pattern, lowered)
         if match is None:
