@@ -169,10 +169,12 @@ def test_a_command_is_not_broken(monkeypatch):
     assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]
 
 
-def test_a_table_that_fits_stays_a_table(monkeypatch):
-    shown = on_terminal(monkeypatch, 40)
-    shown.write(output.table(("a", "b"), [("1", "2")]))
-    assert "─" in shown.getvalue()
+def test_a_table_that_fits_stays_a_table_and_a_wide_one_wraps(monkeypatch):
+    on_terminal(monkeypatch, 40)
+    assert output.table(("a", "b"), [("1", "2")]) == "\x1b[1ma  b\x1b[0m\n────\n1  2\n"
+    on_terminal(monkeypatch, 60)
+    lines = output.table(("a", "b"), [("12.8.1", "a compiler for it " * 5)]).splitlines()
+    assert [max(map(len, lines)), *" ".join(lines[2:]).split()] == [60, "12.8.1", *["a", "compiler", "for", "it"] * 5]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +183,7 @@ def test_a_table_that_fits_stays_a_table(monkeypatch):
 )
 def test_colour_is_as_the_environment_says(monkeypatch, environment, expected):
     for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    for name in environment:
-        monkeypatch.setenv(name, "1")
+        monkeypatch.setenv(name, "1" if name in environment else "")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     text = output.painted("gpu-a: FAILED part-way\n  refused  no room\n")
     assert ("\x1b[1;31mFAILED\x1b[0m" in text) is expected

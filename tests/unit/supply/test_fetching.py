@@ -77,10 +77,10 @@ def test_a_later_run_uses_what_an_earlier_one_brought(site, tmp_path):
     part = tmp_path / "pool/.part"
     part.mkdir(parents=True)
     (part / DIGEST).write_bytes(CONTENT[:1000])
-    heard: list[tuple[int, int]] = []
-    Pool(tmp_path / "pool").fetch([wanted(site.says("whole"))], lambda *words: heard.append(words))
+    heard = Mock()
+    Pool(tmp_path / "pool").fetch([wanted(site.says("whole"))], heard)
     assert Pool(tmp_path / "pool").path(DIGEST).read_bytes() == CONTENT
-    assert heard == [(len(CONTENT), len(CONTENT))]
+    heard.assert_called_once_with(len(CONTENT), len(CONTENT))
 
 
 @pytest.mark.parametrize("word", ["other", "404", "hangs up"])
@@ -98,15 +98,13 @@ def test_a_size_that_nobody_told_is_asked_for(site, tmp_path):
     assert told.size == len(CONTENT)
     here = tmp_path / "wheel"
     here.write_bytes(CONTENT)
-    pool = Pool(tmp_path / "pool")
-    assert pool.fetch([wanted(f"file://{here}", size=0)], nothing) == len(CONTENT)
+    assert Pool(tmp_path / "pool").fetch([wanted(f"file://{here}", size=0)], nothing) == len(CONTENT)
 
 
 def test_no_room_is_said_before_anything_is_fetched(site, tmp_path, monkeypatch):
-    pool = Pool(tmp_path / "pool")
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 100})())
     with pytest.raises(HostFailedError, match="MiB free"):
-        pool.fetch([wanted(site.says("whole"))], nothing)
+        Pool(tmp_path / "pool").fetch([wanted(site.says("whole"))], nothing)
     assert site.asked == 0
 
 
@@ -118,12 +116,9 @@ def test_a_disk_that_fills_is_said_at_once(tmp_path, monkeypatch):
 
 def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
     monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 5)
-    other = CONTENT[1:]
-    site.handler.content["/y"] = other
-    files = [
-        wanted(site.says("whole", "drips")),
-        Wanted(f"{site.url}/y", "b.deb", len(other), hashlib.sha256(other).hexdigest()),
-    ]
+    site.handler.content["/y"] = other = CONTENT[1:]
+    digest = hashlib.sha256(other).hexdigest()
+    files = [wanted(site.says("whole", "drips")), Wanted(f"{site.url}/y", "b.deb", len(other), digest)]
 
     def interrupted(_done: int, _whole: int) -> None:
         while site.asked < 2:
