@@ -1,4 +1,5 @@
 """Arguments that several commands share."""
+# ruff: noqa: PTH100, PTH116, PTH118 - importing pathlib slows lookups
 
 from __future__ import annotations
 
@@ -16,7 +17,6 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from pathlib import Path
 
     from gpusetup.rollout.options import Freeing
     from gpusetup.supply.server import Tls, WebServer
@@ -107,8 +107,6 @@ def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentPars
 
     Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
     """
-    from pathlib import Path
-
     if "forks" in arguments:
         check_numbers(arguments, "forks", least=1)
     if getattr(arguments, "answers", False) and arguments.out == "-":
@@ -123,28 +121,28 @@ def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentPars
         unread.add("inventory")  # the words of a message, which may name a device
     read = [(option, value) for option, value in vars(arguments).items() if option not in unread]
     words = [(option, name) for option, value in read for name in (value if isinstance(value, list) else [value])]
-    for option, path in ((option, Path(name)) for option, name in words if name and isinstance(name, str)):
+    for option, name in ((option, name) for option, name in words if name and isinstance(name, str)):
         try:
-            mode = path.stat().st_mode
+            mode = os.stat(name).st_mode
         except (OSError, ValueError) as error:  # also a message that is too long for a file's name
             if getattr(error, "errno", 0) == errno.ELOOP:
                 raise
             continue
-        if str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
+        if os.path.abspath(name).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
             continue
         if stat.S_ISDIR(mode) and option not in ("check", "folder", "inventory"):  # no other is read as a whole
             continue
-        inside = (Path(at, file) for at, _, files in islice(os.walk(path), 1000) for file in files)
-        if pipe := next(filter(_is_pipe, inside), None) if stat.S_ISDIR(mode) else path:
+        inside = (os.path.join(at, file) for at, _, files in islice(os.walk(name), 1000) for file in files)
+        if pipe := next(filter(_is_pipe, inside), None) if stat.S_ISDIR(mode) else name:
             raise BadInputError(
-                "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=str(path),
-                hint=f"name /dev/stdin in its place, and add: < {path}" if pipe == path else "move it elsewhere",
+                "GS-139", f"{pipe} is not a file: reading it could wait for ever", path=name,
+                hint=f"name /dev/stdin in its place, and add: < {name}" if pipe == name else "move it elsewhere",
             )  # fmt: skip
 
 
-def _is_pipe(path: Path) -> bool:
+def _is_pipe(path: str) -> bool:
     try:
-        return path.is_fifo()
+        return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:  # a file that this user may not even look at is none that a command reads
         return False
 
