@@ -1,7 +1,7 @@
 """Judge the answers of the measurements GPU by GPU (the better of two passes counts); what went wrong, in words."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,15 +78,6 @@ def gpu_of(machine: Machine, key: str) -> SmiGpu | None:
     """Return the GPU behind a worker's key."""
     index = int(key.split("/", maxsplit=1)[0])
     return next((gpu for gpu in machine.gpus if gpu.index == index), None)
-
-
-def seconds(section: str) -> Callable[..., float]:
-    """Return a function that returns the seconds of the slowest GPU in a measurement."""
-
-    def took(machine: Machine, _part: str = "") -> float:
-        return max((float(answer.get("seconds", 0)) for answer in machine.answers(section).values()), default=0.0)
-
-    return took
 
 
 @cache

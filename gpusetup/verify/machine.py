@@ -82,6 +82,16 @@ class Wanted:
         return packages is not None and bool(getattr(packages, group))
 
 
+def _spent(part: Any, names: list[str]) -> float:
+    if not names:
+        return float((part.get("seconds") if isinstance(part, dict) else part) or 0)
+    first, *more = names
+    if first not in ("*", "+"):
+        return _spent(part.get(first) if isinstance(part, dict) else None, more)
+    parts = part.values() if isinstance(part, dict) else part or ()
+    return (max if first == "*" else sum)([0.0, *(_spent(one, more) for one in parts)])
+
+
 class Machine:
     """One host's observations."""
 
@@ -121,10 +131,13 @@ class Machine:
         found = self.quick.get(name)
         return found if isinstance(found, dict) else {}
 
-    def took(self, *names: str) -> float:
-        """Return the seconds of the slowest of these collectors, which run at the same time."""
-        seconds = self.document.get("collector_seconds", {})
-        return max((float(seconds.get(name, 0.0)) for name in names), default=0.0)
+    def took(self, places: str) -> float:
+        """Return the seconds of the slowest of these collectors and sections, such as `smi facts` or `memory/*`.
+
+        `*` stands for parts that run at the same time, `+` for parts that run one after the other.
+        """
+        found = {**(self.document.get("collector_seconds") or {}), **self.sections}
+        return max([0.0, *(_spent(found, place.split("/")) for place in places.split())])
 
     # --- GPUs ----------------------------------------------------------------------------------------------------
 

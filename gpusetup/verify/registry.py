@@ -38,7 +38,8 @@ class Check:
     level: Level
     title: str
     needs: tuple[str, ...]
-    seconds: Callable[[Machine], float]
+    took: str
+    """Where its seconds are, for `Machine.took`."""
     judge: Callable[[Machine], Finding]
     page: str
     """The docstring: what the check reads, how it judges, what to do."""
@@ -52,7 +53,7 @@ class Check:
         lacking = _missing(self.needs, machine)
         finding = self.blamed(lacking if lacking is not None else self.judge(machine), machine)
         found = msgspec.structs.asdict(finding)
-        seconds = round(self.seconds(machine), 3) if lacking is None else 0.0
+        seconds = round(machine.took(self.took), 3) if lacking is None else 0.0
         return Result(id=self.id, level=self.level, seconds=seconds, **found)
 
     def blamed(self, finding: Concluded, machine: Machine) -> Concluded:
@@ -68,7 +69,7 @@ def check(
     title: str,
     *,
     needs: tuple[str, ...] = (),
-    seconds: Callable[[Machine], float] = lambda _: 0.0,
+    took: str = "",
     applies: Callable[[Machine], bool] = lambda _machine: True,
     asked: Callable[[Machine], bool] | None = None,
 ) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
@@ -76,7 +77,7 @@ def check(
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
         level, page = _place(judge)
-        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page, applies, asked)
+        _FOUND[identity] = Check(identity, level, title, needs, took, judge, page, applies, asked)
         return judge
 
     return register
@@ -90,16 +91,6 @@ def in_stack(name: str) -> Callable[[Machine], bool]:
 def in_packages(group: str) -> Callable[[Machine], bool]:
     """Return a function that returns whether the host's record has system packages of the group."""
     return lambda machine: machine.wanted.packages(group)
-
-
-def took(*collectors: str) -> Callable[[Machine], float]:
-    """Return a function that returns the seconds of the slowest of these collectors."""
-    return lambda machine: machine.took(*collectors)
-
-
-def took_section(name: str) -> Callable[..., float]:
-    """Return a function that returns the seconds of a section of the document."""
-    return lambda machine, _part="": float((machine.sections.get(name) or {}).get("seconds") or 0)
 
 
 class Row(NamedTuple):
@@ -116,7 +107,7 @@ def table(
     rows: tuple[Row, ...],
     *,
     needs: tuple[str, ...],
-    seconds: Callable[[Machine, str], float],
+    took: str = "",
     applies: Callable[[Machine, str], bool] = lambda _machine, _part: True,
     asked: Callable[[Machine, str], bool] | None = None,
 ) -> None:
@@ -124,10 +115,10 @@ def table(
     level, page = _place(judge)
     shared = page.partition("\n")[2]
     for row in rows:
-        took, concerns = _of_part(seconds, row.part), _of_part(applies, row.part)
+        concerns = _of_part(applies, row.part)
         wanted = _of_part(asked, row.part) if asked is not None else None
         text, look = f"{row.says}\n{shared}", _of_part(judge, row.part)
-        _FOUND[row.id] = Check(row.id, level, row.title, needs, took, look, text, concerns, wanted)
+        _FOUND[row.id] = Check(row.id, level, row.title, needs, took.format(row.part), look, text, concerns, wanted)
 
 
 def _of_part(function: Callable[[Machine, str], Told], part: str) -> Callable[[Machine], Told]:

@@ -28,12 +28,7 @@ def _judged(machine: Machine, kind: str) -> Finding:
     )
 
 
-@check(
-    "memory.copy",
-    "Device memory copies at full speed",
-    needs=("gpu", "python", "context"),
-    seconds=answers.seconds("memory"),
-)
+@check("memory.copy", "Device memory copies at full speed", needs=("gpu", "python", "context"), took="memory/*")
 def memory_copy(machine: Machine) -> Finding:
     """Device memory bandwidth of a copy by the copy engine: bytes read plus bytes written over time.
 
@@ -45,12 +40,7 @@ def memory_copy(machine: Machine) -> Finding:
     return _judged(machine, "copy")
 
 
-@check(
-    "memory.triad",
-    "Kernels use the memory at full speed",
-    needs=("gpu", "python", "context"),
-    seconds=answers.seconds("memory"),
-)
+@check("memory.triad", "Kernels use the memory at full speed", needs=("gpu", "python", "context"), took="memory/*")
 def memory_triad(machine: Machine) -> Finding:
     """Device memory bandwidth of a kernel, the triad a = b + s · c: two reads and one write, every element checked.
 
@@ -116,16 +106,11 @@ table(
         )
     ),
     needs=("gpu", "python", "context"),
-    seconds=answers.seconds("matrix"),
+    took="matrix/*",
 )
 
 
-@check(
-    "launch.latency",
-    "Kernel launches, stream and graph",
-    needs=("gpu", "python", "context"),
-    seconds=answers.seconds("launch"),
-)
+@check("launch.latency", "Kernel launches, stream and graph", needs=("gpu", "python", "context"), took="launch/*")
 def launch_latency(machine: Machine) -> Finding:
     """Kernel launch latency: a thousand launches of one kernel by stream against one CUDA graph, kernels of 1 to 50 µs.
 
@@ -213,7 +198,6 @@ table(
         for smoke in python.SMOKES
     ),
     needs=("gpu",),
-    seconds=lambda _machine, _part: 0.0,
     applies=python.applies,
     asked=python.asked,
 )

@@ -11,14 +11,9 @@ from gpusetup.verify.answers import failed_item
 from gpusetup.verify.checks.quick.rdma import grave
 from gpusetup.verify.expected import Bound, adapter, link, pcie
 from gpusetup.verify.machine import Machine, active_ports, link_rate
-from gpusetup.verify.registry import Row, check, from_items, table, took_section
+from gpusetup.verify.registry import Row, check, from_items, table
 
 LINK = "pci/pci_gpu_link_info"
-
-
-def seconds(machine: Machine, _part: str = "") -> float:
-    """Return the sum over all GPUs, which are measured one after the other."""
-    return sum(float(answer.get("seconds", 0)) for answer in machine.answers("pcie").values())
 
 
 def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
@@ -86,7 +81,7 @@ table(
         )
     ),
     needs=("gpu", "python", "context"),
-    seconds=seconds,
+    took="pcie/+",
 )
 
 
@@ -181,11 +176,11 @@ table(
         )
     ),
     needs=("gpu", "pairs"),
-    seconds=took_section("peer"),
+    took="peer",
 )
 
 
-@check("p2p.access", "Peers reach each other", needs=("gpu", "pairs"), seconds=took_section("peer"))
+@check("p2p.access", "Peers reach each other", needs=("gpu", "pairs"), took="peer")
 def p2p_access(machine: Machine) -> Finding:
     """GPUs that are linked reach each other's memory, and what is copied arrives unchanged.
 

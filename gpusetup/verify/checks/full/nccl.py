@@ -13,14 +13,6 @@ from gpusetup.verify.registry import Row, check, from_items, table
 Group = dict[str, Any]
 
 
-def _seconds(machine: Machine, _part: str = "") -> float:
-    """Return the seconds of all groups; their collectives are measured together."""
-    groups = (machine.sections.get("nccl") or {}).get("groups", [])
-    return sum(
-        max((float(rank.get("seconds", 0)) for rank in group["ranks"].values()), default=0.0) for group in groups
-    )
-
-
 def _rank_failures(group: Group) -> list[Item]:
     """Return an item for each rank that failed."""
     return [
@@ -139,7 +131,7 @@ table(
         for name in ("all-gather", "all-reduce", "reduce-scatter")
     ),
     needs=("gpu", "pairs"),
-    seconds=_seconds,
+    took="nccl/groups/+/ranks/*",
 )
 
 
@@ -158,12 +150,7 @@ def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, 
     return [Item("links", verdict, text, figure, bound.expected, bound.warn)]
 
 
-def _hosts_seconds(machine: Machine) -> float:
-    ranks = (machine.sections.get("hosts") or {}).get("ranks", {})
-    return max((float(rank.get("seconds", 0)) for rank in ranks.values()), default=0.0)
-
-
-@check("nccl.hosts", "NCCL between hosts", needs=("gpu",), seconds=_hosts_seconds)
+@check("nccl.hosts", "NCCL between hosts", needs=("gpu",), took="hosts/ranks/*")
 def nccl_hosts(machine: Machine) -> Finding:
     """NCCL over several hosts: all-reduce, all-gather and reduce-scatter through the network, results checked.
 

@@ -13,10 +13,10 @@ import re
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, took
+from gpusetup.verify.registry import check
 
 
-@check("container.toolkit", "Containers get these GPUs", needs=("gpu",), seconds=took("containers"))
+@check("container.toolkit", "Containers get these GPUs", needs=("gpu",), took="containers")
 def judge(machine: Machine) -> Finding:
     """Judge the toolkit and its CDI description."""
     found = machine.collected("containers")

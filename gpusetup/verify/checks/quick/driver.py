@@ -13,10 +13,10 @@ from gpusetup.recovery.table import Reset, meaning, of_xid, settled
 from gpusetup.verify.answers import meanings
 from gpusetup.verify.expected import product
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.registry import check, from_items
 
 
-@check("driver.responds", "nvidia-smi answers", needs=("gpu",), seconds=took("smi"))
+@check("driver.responds", "nvidia-smi answers", needs=("gpu",), took="smi")
 def driver_responds(machine: Machine) -> Finding:
     """nvidia-smi answers within its deadline.
 
@@ -60,7 +60,7 @@ def driver_responds(machine: Machine) -> Finding:
     return Finding("fail", f"nvidia-smi exited with {answer.get('rc')}: {last}")
 
 
-@check("driver.version", "Module, libraries and lock agree", needs=("gpu",), seconds=took("facts"))
+@check("driver.version", "Module, libraries and lock agree", needs=("gpu",), took="facts")
 def driver_version(machine: Machine) -> Finding:
     """The loaded module, the libraries on disk and the lock are one version.
 
@@ -109,7 +109,7 @@ def driver_version(machine: Machine) -> Finding:
     return Finding("pass", f"{', '.join(parts)}: {loaded}", loaded, wanted or loaded)
 
 
-@check("driver.flavour", "The module's flavour fits", needs=("gpu",), seconds=took("facts"))
+@check("driver.flavour", "The module's flavour fits", needs=("gpu",), took="facts")
 def driver_flavour(machine: Machine) -> Finding:
     """The kernel module has the flavour (open or proprietary) that this GPU and the lock call for.
 
@@ -136,7 +136,7 @@ def driver_flavour(machine: Machine) -> Finding:
     return Finding("pass", f"{flavour} module", flavour, wanted or flavour)
 
 
-@check("driver.log", "The driver started cleanly", needs=("gpu",), seconds=took("kernel_log"))
+@check("driver.log", "The driver started cleanly", needs=("gpu",), took="kernel_log")
 def driver_log(machine: Machine) -> Finding:
     """The driver started without complaints in the kernel log.
 
@@ -166,7 +166,7 @@ _BY_PROGRAMS = (43, 45)
 FELL_OFF = re.compile(r"NVRM: .*GPU.*(?:has )?fallen off the bus", re.IGNORECASE)
 
 
-@check("kernel.xid", "No Xid in the kernel log", needs=("gpu",), seconds=took("kernel_log"))
+@check("kernel.xid", "No Xid in the kernel log", needs=("gpu",), took="kernel_log")
 def kernel_xid(machine: Machine) -> Finding:
     """The kernel log of this boot holds no Xid that means trouble.
 
@@ -202,7 +202,7 @@ def kernel_xid(machine: Machine) -> Finding:
     return from_items(items, "none that indicates a problem")
 
 
-@check("driver.next_boot", "The next boot has the driver", needs=("gpu",), seconds=took("facts"))
+@check("driver.next_boot", "The next boot has the driver", needs=("gpu",), took="facts")
 def driver_next_boot(machine: Machine) -> Finding:
     """The kernel that boots next has a module of the same driver.
 
@@ -233,7 +233,7 @@ def driver_next_boot(machine: Machine) -> Finding:
     return Finding("pass", f"kernel {following} has {version or 'a module'}{same}", version, wanted or version)
 
 
-@check("driver.security", "The driver has no known vulnerability", needs=("gpu",), seconds=took("facts"))
+@check("driver.security", "The driver has no known vulnerability", needs=("gpu",), took="facts")
 def driver_security(machine: Machine) -> Finding:
     """The loaded driver has no vulnerability of high severity that a newer release of its branch fixes.
 
@@ -254,7 +254,7 @@ def driver_security(machine: Machine) -> Finding:
 RIVALS = ("nouveau", "nova_core")
 
 
-@check("nouveau.absent", "nouveau is off", needs=("gpu",), seconds=took("facts"))
+@check("nouveau.absent", "nouveau is off", needs=("gpu",), took="facts")
 def nouveau_absent(machine: Machine) -> Finding:
     """nouveau is not loaded, and not in the initramfs that boots next.
 
@@ -295,7 +295,7 @@ def nouveau_absent(machine: Machine) -> Finding:
 _STATUS = "vgpu_software_licensed_product/license_status"
 
 
-@check("vgpu.licence", "The vGPU has its licence", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+@check("vgpu.licence", "The vGPU has its licence", needs=("gpu", "smi"), took="smi facts")
 def vgpu_licence(machine: Machine) -> Finding:
     """A vGPU, or a GPU that a GRID driver runs, has its licence.
 
@@ -321,7 +321,7 @@ def vgpu_licence(machine: Machine) -> Finding:
     return from_items(items, "licensed")
 
 
-@check("device.files", "Device files are usable", needs=("gpu",), seconds=took("device_files"))
+@check("device.files", "Device files are usable", needs=("gpu",), took="device_files")
 def device_files(machine: Machine) -> Finding:
     """The device files exist, are the driver's, and this user may open them.
 

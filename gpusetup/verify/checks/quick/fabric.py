@@ -9,11 +9,11 @@ from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.verify.expected import nvlink_of, product, setting
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import SmiGpu, nvlink_errors
 
 
-@check("fabric.state", "The NVSwitch fabric is up", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+@check("fabric.state", "The NVSwitch fabric is up", needs=("gpu", "smi"), took="smi facts")
 def fabric_state(machine: Machine) -> Finding:
     """Where NVSwitches join the GPUs, the fabric is up: state Completed, status Success on every GPU.
 
@@ -59,7 +59,7 @@ def _joined(gpu: SmiGpu) -> Item:
     return Item(gpu.label, "pass", measured=state, expected="Completed")
 
 
-@check("fabric.manager", "Fabric manager fits the driver", needs=("gpu",), seconds=took("fabric_manager", "facts"))
+@check("fabric.manager", "Fabric manager fits the driver", needs=("gpu",), took="fabric_manager facts")
 def fabric_manager(machine: Machine) -> Finding:
     """Fabric manager runs where NVSwitches are, and has the driver's exact version.
 
@@ -104,7 +104,7 @@ def fabric_manager(machine: Machine) -> Finding:
 _CHANNELS = "/dev/nvidia-caps-imex-channels/"
 
 
-@check("fabric.imex", "The IMEX domain is up", needs=("gpu",), seconds=took("imex", "facts"))
+@check("fabric.imex", "The IMEX domain is up", needs=("gpu",), took="imex facts")
 def fabric_imex(machine: Machine) -> Finding:
     """Where NVLink reaches over several machines, IMEX is up on all of them, and programs have a channel.
 
@@ -177,7 +177,7 @@ def _node(node: dict[str, Any], driver: str | None) -> Item:
     return Item(subject, "pass", measured=status)
 
 
-@check("nvlink.links", "All NVLinks are up", needs=("gpu", "smi"), seconds=took("nvlink_status"))
+@check("nvlink.links", "All NVLinks are up", needs=("gpu", "smi"), took="nvlink_status")
 def links_up(machine: Machine) -> Finding:
     """Every NVLink is up and runs at the rate of its generation.
 
@@ -224,7 +224,7 @@ def links_up(machine: Machine) -> Finding:
     return from_items(items, f"{counted(most, 'link')} at {usual:.1f} GB/s each way on every GPU", unit="links")
 
 
-@check("nvlink.errors", "NVLink without errors", needs=("gpu", "smi"), seconds=took("nvlink_errors"))
+@check("nvlink.errors", "NVLink without errors", needs=("gpu", "smi"), took="nvlink_errors")
 def links_without_errors(machine: Machine) -> Finding:
     """NVLink's error counters are low.
 

@@ -9,11 +9,11 @@ from gpusetup.model.verdict import Finding, Item
 from gpusetup.recovery.table import of_driver
 from gpusetup.verify.expected import setting
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import SmiGpu
 
 
-@check("gpu.count", "Every GPU is present", needs=("expected",), seconds=took("smi", "facts"))
+@check("gpu.count", "Every GPU is present", needs=("expected",), took="smi facts")
 def gpu_count(machine: Machine) -> Finding:
     """The driver uses every GPU on the PCI bus, and there are as many as expected.
 
@@ -51,7 +51,7 @@ def gpu_count(machine: Machine) -> Finding:
     return Finding("fail", text, len(seen), expected, expected, "GPUs")
 
 
-@check("gpu.ecc", "No memory errors", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.ecc", "No memory errors", needs=("gpu", "smi"), took="smi")
 def gpu_ecc(machine: Machine) -> Finding:
     """No uncorrectable memory errors, and ECC is on where the GPU has it.
 
@@ -95,7 +95,7 @@ def uncorrectable(errors: dict[str, int]) -> int:
     return sum(number for name, number in errors.items() if re.search("unc|double_bit", name))
 
 
-@check("gpu.memory-repair", "No memory repair pending or failed", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.memory-repair", "No memory repair pending or failed", needs=("gpu", "smi"), took="smi")
 def gpu_memory_repair(machine: Machine) -> Finding:
     """Row remapping and page retirement have nothing pending, and room left.
 
@@ -134,7 +134,7 @@ def _repairs(gpu: SmiGpu) -> Item:
     return Item(gpu.label, "warn" if total else "pass", f"{total} retired pages" if total else "", total, 0, limit)
 
 
-@check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), took="smi")
 def gpu_recovery(machine: Machine) -> Finding:
     """No GPU needs a reset, a reboot or to be taken out of service.
 
@@ -168,7 +168,7 @@ GRAVE = {
 }
 
 
-@check("gpu.throttle", "Nothing limits the clocks", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.throttle", "Nothing limits the clocks", needs=("gpu", "smi"), took="smi")
 def gpu_throttle(machine: Machine) -> Finding:
     """Nothing limits the clocks: no thermal slowdown, no power brake.
 
@@ -206,7 +206,7 @@ def _throttled(gpu: SmiGpu, busy: bool) -> Item:
     return Item(gpu.label, "pass")
 
 
-@check("gpu.power", "Power limit and temperature", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.power", "Power limit and temperature", needs=("gpu", "smi"), took="smi")
 def gpu_power(machine: Machine) -> Finding:
     """The power limit is the default one, and the temperature has room.
 
@@ -242,7 +242,7 @@ def _power(gpu: SmiGpu) -> Item:
     return Item(gpu.label, "pass", measured=limit, expected=default, limit=default)
 
 
-@check("gpu.persistence", "Persistence mode is on", needs=("gpu", "smi"), seconds=took("smi", "facts"))
+@check("gpu.persistence", "Persistence mode is on", needs=("gpu", "smi"), took="smi facts")
 def gpu_persistence(machine: Machine) -> Finding:
     """Persistence is on: the driver stays initialised when nobody uses the GPU.
 
@@ -264,7 +264,7 @@ def gpu_persistence(machine: Machine) -> Finding:
     return from_items(items, "on, by nvidia-persistenced" if lasting else "on, set by hand or at boot")
 
 
-@check("gpu.idle", "No other program uses the GPUs", needs=("gpu", "smi"), seconds=took("smi"))
+@check("gpu.idle", "No other program uses the GPUs", needs=("gpu", "smi"), took="smi")
 def gpu_idle(machine: Machine) -> Finding:
     """Nobody else computes on the GPUs while they are measured.
 
@@ -296,7 +296,7 @@ def _named(process: dict[str, Any]) -> str:
     return f"{process.get('name')} (process {process.get('pid')}, {process.get('memory')})"
 
 
-@check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), seconds=took("smi", "smi_list"))
+@check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), took="smi smi_list")
 def gpu_mig(machine: Machine) -> Finding:
     """MIG is off, or on with slices; with `gpusetup_mig`, with the applied ones.
 

@@ -17,7 +17,7 @@ from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.answers import meanings
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, took
+from gpusetup.verify.registry import check
 from gpusetup.verify.smi import SmiGpu
 
 _OLDEST = 60.0
@@ -26,10 +26,7 @@ _SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-@check(
-    "monitoring.exporter", "The exporter of the GPUs' figures answers", needs=("gpu",),
-    seconds=took("exporter"),
-)  # fmt: skip
+@check("monitoring.exporter", "The exporter of the GPUs' figures answers", needs=("gpu",), took="exporter")
 def judge(machine: Machine) -> Finding:
     """Judge whether the exporter answers, and how old its figures are."""
     found = machine.collected("exporter")

@@ -8,11 +8,11 @@ from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.expected import setting
 from gpusetup.verify.machine import Machine, active_ports
-from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import SmiGpu
 
 
-@check("pcie.link", "PCI Express at full width", needs=("gpu", "smi"), seconds=took("smi"))
+@check("pcie.link", "PCI Express at full width", needs=("gpu", "smi"), took="smi")
 def pcie_link(machine: Machine) -> Finding:
     """The PCI Express link runs at the generation and width that the GPU and its slot can do.
 

@@ -23,7 +23,7 @@ from gpusetup.components.rdma import Driver, short_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.verify.machine import Machine, active_ports, adapters, link_rate
-from gpusetup.verify.registry import check, from_items, took
+from gpusetup.verify.registry import check, from_items
 
 
 def _here(machine: Machine) -> bool:
@@ -158,10 +158,7 @@ def _storage_asked(machine: Machine) -> bool:
     return wish is not None and wish.storage != "none"
 
 
-@check(
-    "gds.mode", "Files come straight into GPU memory", needs=("gpu",), applies=_storage_asked,
-    seconds=took("gdscheck"),
-)  # fmt: skip
+@check("gds.mode", "Files come straight into GPU memory", needs=("gpu",), applies=_storage_asked, took="gdscheck")
 def gds_mode(machine: Machine) -> Finding:
     """GPUDirect Storage reads files directly into GPU memory in the chosen mode, not in compatibility mode.
 

@@ -29,11 +29,7 @@ def _answers(machine: Machine) -> dict[str, dict[str, Any]]:
     return {name: answer for name, answer in found.items() if isinstance(answer, dict)}
 
 
-def _seconds(machine: Machine) -> float:
-    return max((float(answer.get("seconds", 0)) for answer in _answers(machine).values()), default=0.0)
-
-
-@check("container.gpu", "A container sees the GPUs", needs=("gpu", "smi"), seconds=_seconds)
+@check("container.gpu", "A container sees the GPUs", needs=("gpu", "smi"), took="container-docker container-podman")
 def judge(machine: Machine) -> Finding:
     """Judge the GPUs that each runtime's container saw."""
     answers = _answers(machine)

@@ -9,7 +9,7 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model.verdict import Blame, Finding, Item
 from gpusetup.verify.answers import explain, failed_item
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, from_items, in_packages, took_section
+from gpusetup.verify.registry import check, from_items, in_packages
 from gpusetup.versions import nv
 
 
@@ -33,21 +33,7 @@ def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tupl
     return found
 
 
-def seconds_of(part: str) -> Callable[[Machine], float]:
-    """Return a function that returns the seconds of a part on the slowest GPU."""
-
-    def took(machine: Machine) -> float:
-        parts = [worker.get("smoke", {}).get(part) for worker in machine.workers.values()]
-        return max((float(answer.get("seconds", 0)) for answer in parts if isinstance(answer, dict)), default=0.0)
-
-    return took
-
-
-def _opening(machine: Machine) -> float:
-    return max((float(worker.get("open", {}).get("seconds", 0)) for worker in machine.workers.values()), default=0.0)
-
-
-@check("cuda.context", "CUDA opens every GPU", needs=("gpu", "python"), seconds=_opening)
+@check("cuda.context", "CUDA opens every GPU", needs=("gpu", "python"), took="workers/*/open")
 def cuda_context(machine: Machine) -> Finding:
     """A CUDA context can be created on every GPU.
 
@@ -131,7 +117,7 @@ def cuda_libraries(machine: Machine) -> Finding:
 _TOO_NEW = 222
 
 
-@check("cuda.ptx", "The driver compiles PTX", needs=("gpu", "python", "context"), seconds=seconds_of("ptx"))
+@check("cuda.ptx", "The driver compiles PTX", needs=("gpu", "python", "context"), took="workers/*/smoke/ptx")
 def cuda_ptx(machine: Machine) -> Finding:
     """The driver compiles PTX: that of this NVRTC, and every version up to that of the driver's own CUDA.
 
@@ -194,13 +180,7 @@ def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
     return (minor, ptx) if ptx else None
 
 
-@check(
-    "cudnn.library",
-    "The host's own cuDNN loads",
-    needs=("gpu",),
-    seconds=took_section("cudnn"),
-    asked=in_packages("cudnn"),
-)
+@check("cudnn.library", "The host's own cuDNN loads", needs=("gpu",), took="cudnn", asked=in_packages("cudnn"))
 def cudnn_library(machine: Machine) -> Finding:
     """The host's own cuDNN can be loaded and opens the GPU: what programs outside a Python environment use.
 
@@ -236,7 +216,7 @@ def cudnn_version(number: int) -> str:
     return f"{number // unit}.{number % unit // 100}.{number % 100}"
 
 
-@check("nvcc.program", "nvcc's program runs", needs=("gpu",), seconds=took_section("nvcc"), asked=in_packages("cuda"))
+@check("nvcc.program", "nvcc's program runs", needs=("gpu",), took="nvcc", asked=in_packages("cuda"))
 def nvcc_program(machine: Machine) -> Finding:
     """The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
 
@@ -291,7 +271,7 @@ def _judged(machine: Machine, answer: object) -> Finding:
     return too_few("the program", items, machine) or from_items(items, text)
 
 
-@check("gpu.memory", "Memory keeps a pattern", needs=("gpu", "python", "context"), seconds=seconds_of("memory"))
+@check("gpu.memory", "Memory keeps a pattern", needs=("gpu", "python", "context"), took="workers/*/smoke/memory")
 def gpu_memory(machine: Machine) -> Finding:
     """Memory keeps what is written: a pattern over up to 4 GiB, and its complement, read back on the GPU.
 
@@ -314,7 +294,7 @@ def _kept(answer: dict[str, Any]) -> tuple[bool, str]:
     "cupy.elementwise",
     "CuPy's own kernels compile",
     needs=("gpu", "python", "context"),
-    seconds=seconds_of("elementwise"),
+    took="workers/*/smoke/elementwise",
 )
 def cupy_elementwise(machine: Machine) -> Finding:
     """CuPy's own operations work: their kernels include CUDA's headers, a RawKernel need not.
@@ -335,10 +315,7 @@ def _equal(answer: dict[str, Any]) -> tuple[bool, str]:
 
 
 @check(
-    "cupy.kernel",
-    "A CuPy kernel computes correctly",
-    needs=("gpu", "python", "context"),
-    seconds=seconds_of("kernel"),
+    "cupy.kernel", "A CuPy kernel computes correctly", needs=("gpu", "python", "context"), took="workers/*/smoke/kernel"
 )
 def cupy_kernel(machine: Machine) -> Finding:
     """The CuPy kernel smoke test: NVRTC compiles a RawKernel, every GPU runs it, every element equals NumPy's.
@@ -363,7 +340,7 @@ def _right(answer: dict[str, Any]) -> tuple[bool, str]:
 FORMATS = ("float64", "float32", "float16")
 
 
-@check("cupy.cublas", "cuBLAS computes correctly", needs=("gpu", "python", "context"), seconds=seconds_of("cublas"))
+@check("cupy.cublas", "cuBLAS computes correctly", needs=("gpu", "python", "context"), took="workers/*/smoke/cublas")
 def cupy_cublas(machine: Machine) -> Finding:
     """cuBLAS products in double, single and half precision agree with NumPy's double within rounding.
 

@@ -24,11 +24,7 @@ def _answers(machine: Machine) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _seconds(machine: Machine) -> float:
-    return sum(float((told.get("drawn") or {}).get("seconds", 0)) for told in _answers(machine).values())
-
-
-@check("desktop.renderer", "Desktops draw on the GPU", needs=("gpu",), seconds=_seconds)
+@check("desktop.renderer", "Desktops draw on the GPU", needs=("gpu",), took="desktops/+/drawn")
 def judge(machine: Machine) -> Finding:
     """Judge the renderer of each desktop."""
     answers = _answers(machine)

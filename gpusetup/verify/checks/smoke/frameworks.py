@@ -12,7 +12,7 @@ from gpusetup.resolve.rules import Way, way_of
 from gpusetup.verify.answers import explain
 from gpusetup.verify.checks.smoke.cuda import cudnn_version, too_few
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.registry import check, from_items, in_stack, took_section
+from gpusetup.verify.registry import check, from_items, in_stack
 
 
 def _absent(machine: Machine, name: str, title: str) -> Finding | None:
@@ -58,13 +58,7 @@ def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
     return items
 
 
-@check(
-    "torch.cuda",
-    "PyTorch computes on every GPU",
-    needs=("gpu",),
-    seconds=took_section("torch"),
-    asked=in_stack("torch"),
-)
+@check("torch.cuda", "PyTorch computes on every GPU", needs=("gpu",), took="torch", asked=in_stack("torch"))
 def torch_cuda(machine: Machine) -> Finding:
     """PyTorch sees every GPU; a product and a convolution (cuDNN) come out right on each.
 
@@ -161,7 +155,7 @@ def torch_build(machine: Machine) -> Finding:
     "tensorflow.gpu",
     "TensorFlow computes on every GPU",
     needs=("gpu",),
-    seconds=took_section("tensorflow"),
+    took="tensorflow",
     asked=in_stack("tensorflow"),
 )
 def tensorflow_gpu(machine: Machine) -> Finding:
@@ -188,7 +182,7 @@ def tensorflow_gpu(machine: Machine) -> Finding:
     return few or from_items(items, text)
 
 
-@check("jax.gpu", "JAX computes on every GPU", needs=("gpu",), seconds=took_section("jax"), asked=in_stack("jax"))
+@check("jax.gpu", "JAX computes on every GPU", needs=("gpu",), took="jax", asked=in_stack("jax"))
 def jax_gpu(machine: Machine) -> Finding:
     """JAX finds its CUDA plugin and every GPU; a product and a convolution come out right on each.
 

@@ -83,10 +83,6 @@ def asked(machine: Machine, package: str) -> bool:
     return machine.wanted.asks_for(package, *(name for name, other in package_table.SAME.items() if other == package))
 
 
-def _seconds(machine: Machine, package: str) -> float:
-    return float((answer_of(machine, package) or {}).get("seconds") or 0)
-
-
 def _absent(machine: Machine, package: str, title: str) -> Finding | None:
     """Return the finding if no result can be judged; None if there are results."""
     answer = answer_of(machine, package)
@@ -199,7 +195,7 @@ table(
         for smoke in SMOKES
     ),
     needs=("gpu",),
-    seconds=_seconds,
+    took="packages/{}",
     applies=applies,
     asked=asked,
 )

@@ -15,10 +15,6 @@ from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import SmiGpu, parse_gpus
 
 
-def _seconds(machine: Machine) -> float:
-    return 60 * float((machine.sections.get("stress") or {}).get("minutes", 0))
-
-
 def _absent(machine: Machine) -> Finding | None:
     """Return the finding if no GPU was loaded; None if one was."""
     section = machine.sections.get("stress")
@@ -29,7 +25,7 @@ def _absent(machine: Machine) -> Finding | None:
     return None
 
 
-@check("stress.compute", "Results stay right under load", needs=("gpu", "python", "context"), seconds=_seconds)
+@check("stress.compute", "Results stay right under load", needs=("gpu", "python", "context"), took="stress")
 def stress_compute(machine: Machine) -> Finding:
     """Minutes of matrix products give the same bits each time, and memory keeps its pattern.
 
@@ -65,7 +61,7 @@ def _counts(gpu: SmiGpu) -> dict[str, int]:
     }
 
 
-@check("stress.ecc", "No memory error under load", needs=("gpu", "python", "context"), seconds=_seconds)
+@check("stress.ecc", "No memory error under load", needs=("gpu", "python", "context"), took="stress")
 def stress_ecc(machine: Machine) -> Finding:
     """Load brought no new memory error, row remapping or Xid.
 
@@ -144,7 +140,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-@check("stress.thermal", "Temperature under load is fine", needs=("gpu", "python", "context"), seconds=_seconds)
+@check("stress.thermal", "Temperature under load is fine", needs=("gpu", "python", "context"), took="stress")
 def stress_thermal(machine: Machine) -> Finding:
     """Under load the GPUs keep cool enough: no thermal slowdown, no power brake, clocks above a floor.
 

@@ -253,7 +253,14 @@ class Team:
             samples.append({"at": round(time.monotonic() - ends + duration, 1), "rows": sample()})
         answers = {member.key: member.worker.receive(60, "burn") for member in members}
         after = collect.Collection(("smi", "kernel_log")).finish()
-        return {"minutes": duration / 60, "workers": answers, "samples": samples, "after": after, "busy": skipped}
+        return {
+            "minutes": duration / 60,
+            "seconds": duration,
+            "workers": answers,
+            "samples": samples,
+            "after": after,
+            "busy": skipped,
+        }
 
     def close(self) -> None:
         for member in self._started:
