@@ -23,7 +23,8 @@ from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
 from gpusetup.model import Reading
 from gpusetup.model.verdict import Item, Result, worst
-from gpusetup.verify.expected import Source, setting
+from gpusetup.recovery.table import Source
+from gpusetup.verify.expected import setting
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import from_items, usual_blame
 

@@ -12,14 +12,7 @@ import msgspec
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.gpus import GpuKind, find_gpu, instances, plain_type
 from gpusetup.matrix.load import matrix
-
-
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A document to look up."""
-
-    title: str
-    publisher: str
-    url: str
+from gpusetup.recovery.table import Source
 
 
 class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,14 +31,11 @@ class Fractions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fail: float
 
 
-class FigureRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FigureRule(Fractions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How one figure is judged."""
 
     unit: str
     theory: str
-    typical: float
-    warn: float
-    fail: float
     sources: tuple[str, ...]
     wide: Fractions | None = None
     by_generation: dict[str, float] = {}
@@ -107,8 +97,9 @@ def nvlink_of(device_id: str) -> int | None:
     return expectations().nvlinks.get(device_id)
 
 
-def _bound(theory: float, typical: float, warn: float, fail: float) -> Bound:
-    return Bound(*(float(f"{value:.4g}") for value in (theory, theory * typical, theory * warn, theory * fail)))
+def _bound(theory: float, part: Fractions, typical: float | None = None) -> Bound:
+    fractions = (1.0, typical or part.typical, part.warn, part.fail)
+    return Bound(*(float(f"{theory * fraction:.4g}") for fraction in fractions))
 
 
 def memory(figure: str, opened: dict[str, Any]) -> Bound | None:
@@ -118,7 +109,7 @@ def memory(figure: str, opened: dict[str, Any]) -> Bound | None:
         return None
     rule = expectations().figures[figure]
     part = rule.wide if rule.wide is not None and bits >= expectations().wide_bus_bits else rule
-    return _bound(bits / 8 * clock * 1e3 * 2 / 1e9, part.typical, part.warn, part.fail)
+    return _bound(bits / 8 * clock * 1e3 * 2 / 1e9, part)
 
 
 def pcie(figure: str, generation: float | None, width: float | None) -> Bound | None:
@@ -127,27 +118,25 @@ def pcie(figure: str, generation: float | None, width: float | None) -> Bound | 
     if lane is None or not width:
         return None
     rule = expectations().figures[figure]
-    return _bound(lane * width, rule.by_generation.get(f"{generation:.0f}", rule.typical), rule.warn, rule.fail)
+    return _bound(lane * width, rule, rule.by_generation.get(f"{generation:.0f}"))
 
 
 def link(figure: str, bandwidth: float, rate: float) -> Bound:
     """Return the bound of peer copies over NVLink: the sum of the links' rates, twice that for both ways."""
     rule = expectations().figures[figure]
     ways = 2 if figure == "p2p.both" else 1
-    return _bound(ways * bandwidth, rule.by_rate.get(f"{rate:g}", rule.typical), rule.warn, rule.fail)
+    return _bound(ways * bandwidth, rule, rule.by_rate.get(f"{rate:g}"))
 
 
 def adapter(rate: float | None, room: float | None) -> Bound | None:
     """Return the bound of an RDMA adapter's writes, Gb/s: the lesser of its port's rate and its PCI Express link's."""
     known = [value for value in (rate, room) if value]
-    rule = expectations().figures["rdma.write"]
-    return _bound(min(known), rule.typical, rule.warn, rule.fail) if known else None
+    return _bound(min(known), expectations().figures["rdma.write"]) if known else None
 
 
 def between_hosts(network: float) -> Bound | None:
     """Return the bound of a collective over hosts; all of its bus bandwidth passes every host's adapters once."""
-    rule = expectations().figures["nccl.hosts"]
-    return _bound(network, rule.typical, rule.warn, rule.fail) if network else None
+    return _bound(network, expectations().figures["nccl.hosts"]) if network else None
 
 
 def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:
@@ -156,8 +145,7 @@ def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:
     clock, processors = opened.get("clock_khz"), opened.get("multiprocessors")
     if not per_clock or not clock or not processors:
         return None
-    rule = expectations().figures[f"matrix.{kind}"]
-    return _bound(processors * clock * 1e3 * per_clock / 1e12, rule.typical, rule.warn, rule.fail)
+    return _bound(processors * clock * 1e3 * per_clock / 1e12, expectations().figures[f"matrix.{kind}"])
 
 
 def collective(name: str, world: int, size: int, bandwidth: float, *, nvls: bool, nvlink: bool) -> Bound:
@@ -165,10 +153,10 @@ def collective(name: str, world: int, size: int, bandwidth: float, *, nvls: bool
     rule = expectations().nccl
     part = _by_size(rule.size, size)
     if not nvlink:
-        return _bound(bandwidth * part, rule.pcie.typical, rule.pcie.warn, rule.pcie.fail)
+        return _bound(bandwidth * part, rule.pcie)
     table = rule.nvls.get(name, {}) if nvls and str(world) in rule.nvls.get(name, {}) else rule.ring[name]
     typical = _nearest_below(table, world) * part
-    return _bound(bandwidth, typical, typical * rule.warn, typical * rule.fail)
+    return _bound(bandwidth, Fractions(typical, typical * rule.warn, typical * rule.fail))
 
 
 def _nearest_below(table: dict[str, float], world: int) -> float:

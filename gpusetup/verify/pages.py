@@ -1,11 +1,11 @@
 # ruff: noqa: E501 - rows of tables
 """Generate the pages about checks: one per level, the expected figures with their sources, the Xid catalogue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from gpusetup.model.verdict import Level
-from gpusetup.recovery.table import catalogue, of_xid
+from gpusetup.recovery.table import Source, catalogue, of_xid
 from gpusetup.verify.baseline import DECAY, decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
@@ -87,37 +87,26 @@ def index() -> str:
 def expectations_page() -> str:
     """Return the page of the expected figures: the data file as tables."""
     data = expectations()
+    figures, differing = [], []
+    for name, rule in data.figures.items():
+        floors = [f"{rule.typical:g}", f"{rule.warn:g}", f"{rule.fail:g}"]
+        figures.append([f"`{name}`", rule.unit, rule.theory, *floors, ", ".join(rule.sources)])
+        if wide := rule.wide:
+            named = f"`{name}`, bus of {data.wide_bus_bits} bits or more"
+            floors = [f"{wide.typical:g}", f"{wide.warn:g}", f"{wide.fail:g}"]
+            figures.append([named, rule.unit, "as above", *floors, "as above"])
+        for words, table in (("PCI Express generation {}", rule.by_generation), ("links of {} GB/s", rule.by_rate)):
+            differing += [[f"`{name}`", words.format(key), f"{value:g}"] for key, value in table.items()]
+    nccl = data.nccl
     lines = [
         "# Expectations",
         "",
         f"Rendered from `gpusetup/verify/data/expectations.json` of {data.date}. Floors are fractions of the theory, which is",
         "computed from the machine. The better of two passes is judged; more than 1.15 of the theory is a wrong measurement.",
-        "",
-        "| figure | unit | theory | usual | warn below | fail below | sources |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, rule in data.figures.items():
-        lines.append(
-            f"| `{name}` | {rule.unit} | {rule.theory} | {rule.typical:g} | {rule.warn:g} | {rule.fail:g} | {', '.join(rule.sources)} |"
-        )
-        if rule.wide is not None:
-            lines.append(
-                f"| `{name}`, bus of {data.wide_bus_bits} bits or more | {rule.unit} | as above | {rule.wide.typical:g} | {rule.wide.warn:g} | {rule.wide.fail:g} | as above |"
-            )
-    lines += [
+        *_table("figure | unit | theory | usual | warn below | fail below | sources", figures),
         "",
         "Usual fractions that differ by generation or link rate:",
-        "",
-        "| figure | for | usual |",
-        "|---|---|---|",
-    ]
-    for name, rule in data.figures.items():
-        lines += [
-            f"| `{name}` | PCI Express generation {key} | {value:g} |" for key, value in rule.by_generation.items()
-        ]
-        lines += [f"| `{name}` | links of {key} GB/s | {value:g} |" for key, value in rule.by_rate.items()]
-    nccl = data.nccl
-    lines += [
+        *_table("figure | for | usual", differing),
         "",
         "## NCCL bus bandwidth",
         "",
@@ -125,70 +114,68 @@ def expectations_page() -> str:
         "theory times the fraction for the number of GPUs times the fraction for the message size; only messages of",
         f"{nccl.judged_from // 2**30} GiB and more can fail. Without NVLink: usual {nccl.pcie.typical:g}, warn {nccl.pcie.warn:g} of PCI Express, never a fail.",
         f"Sources: {', '.join(nccl.sources)}.",
-        "",
-        "| algorithm | collective | fraction by number of GPUs |",
-        "|---|---|---|",
-    ]
-    for algorithm, table in (("ring", nccl.ring), ("NVLS", nccl.nvls)):
-        lines += [
-            f"| {algorithm} | {name} | {', '.join(f'{key}: {value:g}' for key, value in row.items())} |"
-            for name, row in table.items()
-        ]
-    lines += [
-        "",
-        "| message | fraction |",
-        "|---|---|",
-        *[f"| {int(key) / 2**20:,.0f} MiB | {value:g} |" for key, value in nccl.size.items()],
-    ]
-    lines += [
+        *_table(
+            "algorithm | collective | fraction by number of GPUs",
+            [
+                [algorithm, name, ", ".join(f"{key}: {value:g}" for key, value in row.items())]
+                for algorithm, rows in (("ring", nccl.ring), ("NVLS", nccl.nvls))
+                for name, row in rows.items()
+            ],
+        ),
+        *_table("message | fraction", [[f"{int(key) / 2**20:,.0f} MiB", f"{nccl.size[key]:g}"] for key in nccl.size]),
         "",
         "## Parts",
+        *_table("PCI Express generation | GB/s per lane", [[key, str(value)] for key, value in data.pcie_lane.items()]),
+        *_table(
+            "compute capability | operations per clock and multiprocessor",
+            [
+                [key, ", ".join(f"{name} {value}" for name, value in row.items())]
+                for key, row in data.matrix_per_clock.items()
+            ],
+        ),
+        *_table("PCI device id | NVLinks", [[f"10de:{key}", str(value)] for key, value in data.nvlinks.items()]),
         "",
-        "| PCI Express generation | GB/s per lane |",
-        "|---|---|",
-        *[f"| {key} | {value:g} |" for key, value in data.pcie_lane.items()],
-    ]
-    lines += ["", "| compute capability | operations per clock and multiprocessor |", "|---|---|"]
-    lines += [
-        f"| {key} | {', '.join(f'{name} {value}' for name, value in row.items())} |"
-        for key, row in data.matrix_per_clock.items()
-    ]
-    lines += [
+        "## Thresholds",
+        *_table(
+            "name | value | of what | sources",
+            [
+                [f"`{name}`", f"{item.value:g}", item.text, ", ".join(item.sources)]
+                for name, item in data.settings.items()
+            ],
+        ),
         "",
-        "| PCI device id | NVLinks |",
-        "|---|---|",
-        *[f"| 10de:{key} | {value} |" for key, value in data.nvlinks.items()],
+        "## Sources",
+        *_sources(data.sources),
     ]
-    lines += ["", "## Thresholds", "", "| name | value | of what | sources |", "|---|---|---|---|"]
-    lines += [
-        f"| `{name}` | {item.value:g} | {item.text} | {', '.join(item.sources)} |"
-        for name, item in data.settings.items()
-    ]
-    lines += ["", "## Sources", "", "| key | document | publisher | address |", "|---|---|---|---|"]
-    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
     return "\n".join(lines) + "\n"
 
 
 def xid_page() -> str:
     """Return the Xid catalogue as a table."""
     data = catalogue()
+    rows = [
+        [str(number), one.verdict, one.text, one.action, one.bucket, of_xid(number).need, ", ".join(one.sources)]
+        for number, one in sorted(data.xids.items())
+    ]
+    rows.append(["others", data.default.verdict, data.default.text, data.default.action, "", "look", ""])
     lines = [
         "# Xid catalogue",
         "",
         f"Rendered from `gpusetup/recovery/data/xid.json` of {data.date}; `kernel.xid` judges by it and the doctor explains by it.",
-        "",
-        "| Xid | verdict | meaning | what to do | the vendor's bucket | it needs | sources |",
-        "|---|---|---|---|---|---|---|",
+        *_table("Xid | verdict | meaning | what to do | the vendor's bucket | it needs | sources", rows),
+        *_sources(data.sources),
     ]
-    lines += [
-        f"| {number} | {entry.verdict} | {entry.text} | {entry.action} | {entry.bucket} | {of_xid(number).need} |"
-        f" {', '.join(entry.sources)} |"
-        for number, entry in sorted(data.xids.items())
-    ]
-    lines += [f"| others | {data.default.verdict} | {data.default.text} | {data.default.action} | | look | |"]
-    lines += ["", "| key | document | publisher | address |", "|---|---|---|---|"]
-    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
     return "\n".join(lines) + "\n"
+
+
+def _sources(sources: Mapping[str, Source]) -> list[str]:
+    rows = [[key, source.title, source.publisher, source.url] for key, source in sources.items()]
+    return _table("key | document | publisher | address", rows)
+
+
+def _table(columns: str, rows: Iterable[list[str]]) -> list[str]:
+    """Return the lines of a table with an empty one before it."""
+    return ["", f"| {columns} |", "|---" * len(columns.split("|")) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 TABLES: dict[str, Callable[[], str]] = {"expectations": expectations_page, "xid": xid_page}
