@@ -303,7 +303,7 @@ def _into(ask: Ask) -> Observed:
     try:
         return observe_in_turn(ask, os.environ)
     except GpuSetupError as error:
-        return Observed(None, str(error), postponed=not isinstance(error, VerifyFailedError))
+        return Observed(None, str(error), own_fault=not isinstance(error, VerifyFailedError))
 
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:

@@ -1,14 +1,14 @@
 """Judge the answers of the measurements GPU by GPU (the better of two passes counts); what went wrong, in words."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Item, Verdict
 from gpusetup.verify.expected import Bound
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.smi import SmiGpu
@@ -39,15 +39,18 @@ def bounded(
     if best > _CREDIBLE * bound.theory:
         text = f"{best:.4g} {unit} exceeds what the hardware can do ({bound.theory:.4g}): the measurement is invalid"
         return Item(subject, "fail", text, best, bound.expected)
-    if best < bound.fail and may_fail:
-        both = f" in {len(passes)} passes" if len(passes) > 1 else ""
-        text = f"{best:.4g} {unit}{both}, at least {bound.fail:.4g} is expected, {bound.expected:.4g} is usual"
-        return Item(subject, "fail", text, best, bound.expected, bound.fail)
-    if best < bound.warn:
-        return Item(
-            subject, "warn", f"{best:.4g} {unit}, {bound.expected:.4g} is usual", best, bound.expected, bound.warn
-        )
-    return Item(subject, "pass", measured=best, expected=bound.expected, limit=bound.fail)
+    verdict, limit = crossed(best, bound, may_fail=may_fail)
+    both = f" in {len(passes)} passes" if len(passes) > 1 else ""
+    least = f"{both}, at least {bound.fail:.4g} is expected" if verdict == "fail" else ""
+    text = "" if verdict == "pass" else f"{best:.4g} {unit}{least}, {bound.expected:.4g} is usual"
+    return Item(subject, verdict, text, best, bound.expected, limit)
+
+
+def crossed(figure: float, bound: Bound, *, may_fail: bool = True) -> tuple[Verdict, float]:
+    """Return the verdict on a rate and the floor that it is below; of a pass the floor of a fail."""
+    if figure < bound.fail and may_fail:
+        return "fail", bound.fail
+    return ("warn", bound.warn) if figure < bound.warn else ("pass", bound.fail)
 
 
 def sound(machine: Machine, section: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -62,11 +65,16 @@ def failed(machine: Machine, section: str) -> list[Item]:
     items = []
     answers = machine.answers(section)
     for key in machine.workers:
-        if key not in answers:
+        if key not in answers or "error" in machine.workers[key].get("open", {"error": ""}):
             items.append(Item(label(key), "skip", "not run (see cuda.context)"))
         elif "error" in answers[key]:
             items.append(failed_item(label(key), answers[key], busy=bool(machine.workers[key].get("busy"))))
     return items
+
+
+def left_out(machine: Machine, measured: Container[str]) -> list[Item]:
+    """Return an item for each GPU that a measurement of several left out."""
+    return [Item(label(key), "skip", "not measured") for key in machine.workers if key not in measured]
 
 
 def label(key: str) -> str:

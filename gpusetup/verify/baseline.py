@@ -35,12 +35,18 @@ MORE_IS_BETTER = ("GB/s", "TFLOP/s", *_PROGRAMS)
 LESS_IS_BETTER = ("µs",)
 
 
-class HostBaseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The figures of one host's good run."""
+class Kept(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A figure of a good run, and that run's day."""
 
+    value: float
     date: str
+
+
+class HostBaseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The figures of one host's good runs."""
+
     gpus: int
-    figures: dict[str, dict[str, float]]
+    figures: dict[str, dict[str, Kept]]
 
 
 class Baseline(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -72,13 +78,13 @@ def save(path: Path, baseline: Baseline) -> None:
 
 def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     """Return the figures of a run that a later run can be compared with."""
-    figures: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, Kept]] = {}
     for result in results:
         if result.unit in MORE_IS_BETTER + LESS_IS_BETTER:
-            kept = {item.subject: figure for item in result.items if (figure := _figure(item)) is not None}
+            kept = {item.subject: Kept(figure, date) for item in result.items if (figure := _figure(item)) is not None}
             if kept:
                 figures[result.id] = kept
-    return HostBaseline(date=date, gpus=gpus, figures=figures)
+    return HostBaseline(gpus=gpus, figures=figures)
 
 
 def completed(own: HostBaseline | None, run: HostBaseline, *, renews: bool = False) -> HostBaseline:
@@ -103,12 +109,13 @@ def _one(result: Result, own: HostBaseline) -> Result:
     before = own.figures.get(result.id)
     if not before or result.unit not in MORE_IS_BETTER + LESS_IS_BETTER:
         return result
-    items = tuple(_item(item, before.get(item.subject), result.unit, own.date) for item in result.items)
+    items = tuple(_item(item, before.get(item.subject), result.unit) for item in result.items)
     changed = [new for new, old in zip(items, result.items, strict=True) if new is not old]
     if not changed:
         return result
     # A figure without a reference value is a skip; the baseline is one.
-    well = f"same as its good run of {own.date}" if result.verdict == "skip" else result.text
+    days = dict.fromkeys(item.text for item in changed)
+    well = "; ".join(days) if result.verdict == "skip" else result.text
     found = from_items(list(items), well)
     return msgspec.structs.replace(
         result,
@@ -127,25 +134,23 @@ def _figure(item: Item) -> float | None:
     return float(item.measured) if usable and isinstance(item.measured, (int, float)) else None
 
 
-def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
+def _item(item: Item, kept: Kept | None, unit: str) -> Item:
     figure = _figure(item)
-    if before is None or before <= 0 or figure is None:
+    if kept is None or kept.value <= 0 or figure is None:
         return item
+    before, date = kept.value, kept.date
     share = figure / before if unit in MORE_IS_BETTER else before / max(figure, 1e-9)
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
     if unit in _PROGRAMS:
         warn, fail = setting("baseline_program_warn"), setting("baseline_program_fail")
     if unit in LESS_IS_BETTER:  # latencies vary: a warning at most, and later
         warn, fail = fail, 0.0
-    if share >= warn:
-        if item.verdict != "skip":
-            return item
-        return msgspec.structs.replace(
-            item, verdict="pass", text=f"same as its good run of {date}", expected=before, limit=round(before * warn, 2)
-        )
-    verdict = "fail" if share < fail else "warn"
+    if share >= warn and item.verdict != "skip":
+        return item
+    verdict, part = ("fail", fail) if share < fail else ("warn" if share < warn else "pass", warn)
     text = f"{figure:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
-    limit = before * (fail if verdict == "fail" else warn) if unit in MORE_IS_BETTER else before / warn
+    text = f"same as its good run of {date}" if verdict == "pass" else text
+    limit = before * part if unit in MORE_IS_BETTER else before / part
     return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))
 
 

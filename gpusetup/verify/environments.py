@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from gpusetup.model.settings import Environment
-from gpusetup.model.verdict import Result
+from gpusetup.model.verdict import Result, Verdict
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed
-from gpusetup.verify.registry import judge
+from gpusetup.verify.registry import blamed, judge
 
 _OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
 """Families of checks that do not depend on an environment's Python, or that the host's own run has judged."""
@@ -48,7 +48,8 @@ def look_into(ask: Ask, document: dict[str, Any], look: Callable[[Ask], Observed
 def kept(document: dict[str, Any], name: str, seen: Observed) -> None:
     """Keep an environment's observations in the host's document, or why there are none."""
     there = document.setdefault("environments", {})
-    missed = {"problem": seen.problem, "away": seen.postponed or seen.unreachable}
+    away = seen.postponed or seen.unreachable
+    missed = {"problem": seen.problem, "blame": "" if away else "gpusetup" if seen.own_fault else "stack"}
     there[name] = missed if seen.document is None else seen.document
 
 
@@ -58,10 +59,11 @@ def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, .
     results: list[Result] = []
     for name, document in (machine.document.get("environments") or {}).items():
         if problem := document.get("problem"):
-            text = f"environment {name}: {problem}"
-            result = Result(id=f"python.environment@{name}", level="smoke", verdict="fail", text=text, blame="stack")
-            away = bool(document.get("away"))
-            results.append(msgspec.structs.replace(result, verdict="skip", blame="") if away else result)
+            blame = document.get("blame", "")
+            identity, text = f"python.environment@{name}", f"environment {name}: {problem}"
+            verdict: Verdict = "fail" if blame else "skip"
+            result = Result(id=identity, level="smoke", verdict=verdict, text=text, blame=blame)
+            results.append(blamed(identity, result, asked=None))
             continue
         lock = machine.recorded_lock()
         wanted = msgspec.structs.replace(lock, stack=named[name].stack) if name in named else lock

@@ -124,7 +124,7 @@ class Machine:
     def command(self, name: str) -> Document:
         """Return a command's answer: rc, stdout, stderr, error, seconds, deadline."""
         found = self.quick.get(name)
-        return found if isinstance(found, dict) else {"error": "missing", "stdout": "", "stderr": "", "rc": None}
+        return found if isinstance(found, dict) else {"error": "it did not end in time"}
 
     def collected(self, name: str) -> Document:
         """Return what a collector found; empty if it failed."""

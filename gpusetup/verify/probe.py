@@ -51,6 +51,8 @@ class Observed:
     unreachable: bool = False
     postponed: bool = False
     """Another gpusetup changes the host at the moment: it is to be observed later."""
+    own_fault: bool = False
+    """The probe failed by itself, not by the machine."""
 
 
 def deadline(ask: Ask) -> float:

@@ -12,7 +12,7 @@ from gpusetup.model.verdict import Item, Result
 from gpusetup.recovery.table import catalogue
 from gpusetup.report.verification import host_report
 from gpusetup.verify import baseline, expected
-from gpusetup.verify.baseline import Baseline, compare, completed, floors, load, record, strict
+from gpusetup.verify.baseline import Baseline, Kept, compare, completed, floors, load, record, strict
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, judge
 from tests.hosts.machines import changed
@@ -207,7 +207,7 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path):
     for name in ("h200-x1-quick", "h200-x1-busy", "h200-x1-full"):
         assert main(["verify", "--from", str(FIXTURES / f"observations/{name}.json"), "--baseline", str(path)]) == 0
     (own,) = load(path).hosts.values()
-    assert (own.gpus, own.figures["memory.copy"]["GPU 0"] > 4000) == (1, True)
+    assert (own.gpus, own.figures["memory.copy"]["GPU 0"].value > 4000) == (1, True)
     written = path.stat().st_mtime_ns
     main(["verify", "--from", str(FIXTURES / "observations/h200-x1-full.json"), "--baseline", str(path)])
     assert path.stat().st_mtime_ns == written, "nothing is new"
@@ -215,7 +215,14 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path):
     assert main([*again, "--update-baseline"]) == 0
     assert load(path).hosts["localhost"].figures == own.figures, "a quick run renews nothing that only a full one has"
     board = completed(own, record([figure(Item("GPU 1", "pass", measured=1.0))], 2, DAY), renews=True)
-    assert board.figures == {"memory.copy": {"GPU 1": 1.0}}, "figures of other GPUs than now"
+    assert board.figures == {"memory.copy": {"GPU 1": Kept(1.0, DAY)}}, "figures of other GPUs than now"
+    both = completed(
+        board, record([figure(*(Item(f"GPU {one}", "pass", measured=1.0) for one in (0, 1)))], 2, "2026-12-24")
+    )
+    (found,) = compare([figure(*(Item(f"GPU {one}", "pass", measured=0.8) for one in (0, 1)))], both)
+    assert [item.text.split(" of ")[1][:10] for item in found.items] == ["2026-12-24", DAY], (
+        "each figure has its own day"
+    )
 
 
 def figure(*items, check="memory.copy", verdict="pass"):
@@ -233,7 +240,7 @@ def test_the_gravest_part_is_named_where_the_baseline_adds_a_lesser_one():
 def test_a_mig_slice_is_not_judged_by_what_a_slice_of_another_size_reached():
     slice_ = Item("GPU 0/MIG-1", "unsupported", "a MIG slice has a part of the memory", 500.0)
     result = figure(slice_, verdict="unsupported")
-    own = changed(record([result], 1, DAY), figures={"memory.copy": {"GPU 0/MIG-1": 2000.0}})
+    own = changed(record([result], 1, DAY), figures={"memory.copy": {"GPU 0/MIG-1": Kept(2000.0, DAY)}})
     assert compare([result], own) == (result,)
 
 

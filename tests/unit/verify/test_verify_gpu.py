@@ -118,21 +118,6 @@ def test_what_is_slow_impossible_or_hangs(on, path, value, check, verdict, says)
     assert (found.verdict, says in found.text) == (verdict, True), found.text
 
 
-def test_a_bad_figure_is_told_with_its_limit():
-    found = results(broken(FULL, {COPY: [2000.0, 2010.0]}))["memory.copy"]
-    assert (found.measured, found.limit) == (2010.0, pytest.approx(3466, abs=2))
-
-
-@pytest.mark.parametrize(("size", "verdict"), [(4 << 30, "fail"), (16 << 20, "warn")])
-def test_a_slow_collective_fails_at_large_messages_and_warns_at_small_ones(size, verdict):
-    document = captured(FOUR)
-    for rank in document["sections"]["nccl"]["groups"][-1]["ranks"].values():
-        for part in rank["results"]:
-            if part["collective"] == "all_reduce" and part["bytes"] == size:
-                part["bus"] = [value / 2.5 for value in part["bus"]]
-    assert differences(captured(FOUR), document) == {"nccl.all-reduce": verdict}
-
-
 def test_a_worker_that_was_stopped_on_a_real_gpu_costs_its_own_measurement_alone():
     """Captured on two GPUs while the first worker was stopped (SIGSTOP) during the matrix products."""
     found = results(captured("h200-x2-worker-stopped"))

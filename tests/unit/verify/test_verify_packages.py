@@ -378,13 +378,21 @@ def test_an_environment_takes_what_is_left_of_the_budget():
 
 
 @pytest.mark.parametrize(
-    ("about", "verdict"), [({}, "fail"), ({"postponed": True}, "skip"), ({"unreachable": True}, "skip")]
+    ("about", "verdict", "blame"),
+    [
+        ({}, "fail", "stack"),
+        ({"own_fault": True}, "warn", "gpusetup"),
+        ({"postponed": True}, "skip", ""),
+        ({"unreachable": True}, "skip", ""),
+    ],
 )
-def test_an_environment_that_gives_no_answer_fails_and_one_that_could_not_be_looked_into_does_not(about, verdict):
+def test_an_environment_that_gives_no_answer_fails_and_one_that_could_not_be_looked_into_does_not(
+    about, verdict, blame
+):
     document, why = recorded(), "the probe on this machine gave no answer"
     look_into(SMOKE, document, lambda _: Observed(None, why, **about))
     (found,) = [one for one in host_report("a", Machine(document)).results if one.id == "python.environment@serve"]
-    assert (found.verdict, why in found.text) == (verdict, True), found.text
+    assert (found.verdict, found.blame, why in found.text) == (verdict, blame, True), found.text
 
 
 def test_the_command_looks_into_them_and_keeps_it_with_the_observations(tmp_path, monkeypatch, capsys):

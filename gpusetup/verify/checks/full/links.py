@@ -7,7 +7,7 @@ from msgspec import structs
 from gpusetup.drive.causes import counted
 from gpusetup.model.verdict import Finding, Grid, Item, Verdict
 from gpusetup.verify import answers
-from gpusetup.verify.answers import failed_item
+from gpusetup.verify.answers import crossed, failed_item
 from gpusetup.verify.checks.quick.rdma import grave
 from gpusetup.verify.expected import Bound, adapter, link, pcie
 from gpusetup.verify.machine import Machine, active_ports, link_rate
@@ -96,6 +96,11 @@ def _unmeasured(machine: Machine) -> Finding | None:
     return Finding("fail", item.text, blame=item.blame)
 
 
+def _left_out(machine: Machine) -> list[Item]:
+    slices = {key for key in machine.workers if "/" in key}
+    return answers.left_out(machine, slices | {str(index) for index in machine.sections["peer"]["gpus"]})
+
+
 def _topology(machine: Machine, i: int, j: int) -> str:
     """Return nvidia-smi's name of the link between two GPUs."""
     table = machine.topology
@@ -132,7 +137,7 @@ def copies(machine: Machine, part: str) -> Finding:
     peer = machine.sections["peer"]
     names = tuple(f"GPU {index}" for index in peer["gpus"])
     gentle = any(index in machine.busy for index in peer["gpus"])
-    items, values, bounds = [], [], []
+    items, values, bounds = _left_out(machine), [], []
     for i in range(len(names)):
         row: list[float | None] = []
         for j in range(len(names)):
@@ -161,7 +166,7 @@ def copies(machine: Machine, part: str) -> Finding:
         expected=first.expected if first else None,
         limit=first.fail if first else None,
     )
-    text = f"{min(measured, default=0):.1f} to {max(measured, default=0):.1f} GB/s over {counted(len(items), 'pair')}"
+    text = f"{min(measured, default=0):.1f} to {max(measured, default=0):.1f} GB/s over {counted(len(bounds), 'pair')}"
     return from_items(items, text, unit="GB/s", figures=(grid,))
 
 
@@ -194,7 +199,7 @@ def p2p_access(machine: Machine) -> Finding:
     if problem is not None:
         return problem
     peer = machine.sections["peer"]
-    items, names, values = [], tuple(f"GPU {index}" for index in peer["gpus"]), []
+    items, names, values = _left_out(machine), tuple(f"GPU {index}" for index in peer["gpus"]), []
     for i in range(len(names)):
         values.append(
             tuple(None if peer["access"][i][j] is None else float(peer["access"][i][j]) for j in range(len(names)))
@@ -270,6 +275,6 @@ def _adapter(machine: Machine, found: dict[str, Any], kind: str, at: tuple[dict[
     bound = adapter(port.get("rate"), link_rate(hca))
     if bound is None:
         return Item(subject, "skip", "its rate is not known", run["gbits"])
-    verdict: Verdict = "fail" if run["gbits"] < bound.fail else "warn" if run["gbits"] < bound.warn else "pass"
+    verdict, limit = crossed(run["gbits"], bound)
     text = "" if verdict == "pass" else f"{run['gbits']:g} Gb/s of {bound.theory:g}"
-    return Item(subject, verdict, text, run["gbits"], bound.expected, bound.warn)
+    return Item(subject, verdict, text, run["gbits"], bound.expected, limit)

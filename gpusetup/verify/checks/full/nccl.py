@@ -3,8 +3,8 @@
 from statistics import mean
 from typing import Any
 
-from gpusetup.model.verdict import Curve, Curves, Finding, Item, Verdict
-from gpusetup.verify.answers import bounded, explain
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.answers import bounded, crossed, explain, left_out
 from gpusetup.verify.checks.full.links import bound_of
 from gpusetup.verify.expected import Bound, between_hosts, collective, expectations
 from gpusetup.verify.machine import Machine, network_rate
@@ -39,11 +39,10 @@ def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound 
     """Return the expected bus bandwidth and the algorithm."""
     log = next((rank.get("log") or {} for rank in group["ranks"].values() if "error" not in rank), {})
     nvls = bool(log.get("nvls_channels"))
+    algorithm = "NVLS" if nvls else "ring" if log else "an algorithm that no log names"
     bandwidths = [machine.nvlink_bandwidth(index)[1] for index in group["gpus"]]
     if min(bandwidths, default=0.0) > 0:
-        return collective(
-            name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True
-        ), "NVLS" if nvls else "ring"
+        return collective(name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True), algorithm
     if any(way.startswith("NV") for row in machine.topology for way in row) and not machine.nvlinks:
         return None, "links of unknown rate"
     host = bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
@@ -67,7 +66,8 @@ def collectives(machine: Machine, part: str) -> Finding:
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
     if section.get("skipped"):
         return Finding("warn", f"not measured: {section['skipped']}")
-    items: list[Item] = []
+    took_part = {str(index) for group in section.get("groups", []) for index in group["gpus"]}
+    items = left_out(machine, took_part | {key for key in machine.workers if "/" in key}) if took_part else []
     curves: list[Curve] = []
     best = None
     for group in section.get("groups", []):
@@ -145,9 +145,9 @@ def _adapters(machine: Machine, network: str | None, points: tuple[tuple[float, 
         text = f"NCCL goes over sockets beside {ports} ports with RDMA: NCCL_DEBUG=INFO says why NET/IB was not taken"
         return [Item("network", "warn", text, network, "IB")]
     figure = points[-1][1]
-    verdict: Verdict = "fail" if figure < bound.fail else "warn" if figure < bound.warn else "pass"
+    verdict, limit = crossed(figure, bound)
     text = f"{figure:g} GB/s, and {ports} ports carry {bound.theory:g}"
-    return [Item("links", verdict, text, figure, bound.expected, bound.warn)]
+    return [Item("links", verdict, text, figure, bound.expected, limit)]
 
 
 @check("nccl.hosts", "NCCL between hosts", needs=("gpu",), took="hosts/ranks/*")

@@ -45,6 +45,8 @@ def driver_responds(machine: Machine) -> Finding:
         return Finding("fail", f"no answer within {deadline} s; killed{stuck}", seconds, None, deadline, "s")
     if answer.get("error") == "missing":
         return Finding("fail", "nvidia-smi not found: no driver is installed")
+    if answer.get("rc") is None:
+        return Finding("fail", f"nvidia-smi could not be run: {said or answer.get('error')}")
     if "version mismatch" in said:
         return Finding(
             "fail", "Driver/library version mismatch: reboot, or unload and load the module (see driver.version)"
@@ -349,6 +351,8 @@ def device_files(machine: Machine) -> Finding:
     items = [
         _device_file(path, files.get(path), majors.get(kind, majors.get("nvidia-frontend"))) for path, kind in wanted
     ]
+    if not minors:
+        items.append(Item("/dev/nvidiaN", "warn", "not checked: nothing told which file belongs to which GPU"))
     if any("name" in machine.opened(key) for key in machine.workers):
         items = [_made_since(item) if item.subject == "/dev/nvidia-uvm" else item for item in items]
     return from_items(items, f"{counted(len(items), 'file')}, usable by this user")
@@ -364,7 +368,9 @@ def _made_since(item: Item) -> Item:
 def _device_file(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:
     if entry is None or entry.get("error"):
         return Item(path, "fail", "is missing" if entry is None else str(entry["error"])[:80])
-    if not entry.get("character") or (major is not None and entry.get("major") != major):
+    if major is None:
+        return Item(path, "warn", "is there, but /proc/devices has no driver for it")
+    if not entry.get("character") or entry.get("major") != major:
         text = f"is not a device of the driver (major {entry.get('major')}, the driver has {major})"
         return Item(path, "fail", text, entry.get("major"), major)
     if not entry.get("access"):

@@ -39,7 +39,8 @@ def gpu_count(machine: Machine) -> Finding:
         return Finding("fail", text, len(seen), expected, expected, "GPUs")
     if len(seen) >= expected:
         extra = f"; {wanted} expected" if wanted and len(seen) > wanted else ""
-        return Finding("warn" if extra else "pass", kinds + extra, len(seen), expected, expected, "GPUs")
+        right = wanted if extra else expected
+        return Finding("warn" if extra else "pass", kinds + extra, len(seen), right, right, "GPUs")
     present = {gpu.bus_id for gpu in seen}
     lost = [device for device in on_pci if str(device.get("address", "")).lower() not in present]
     named = ", ".join(f"{device['address']} ({device.get('bound') or 'no driver'})" for device in lost[:4])
@@ -69,7 +70,8 @@ def _errors(gpu: SmiGpu) -> Item:
     if mode is None:
         return Item(gpu.label, "unsupported", "has no ECC")
     counted = gpu.memory_errors("volatile")
-    volatile, aggregate = uncorrectable(counted), uncorrectable(gpu.memory_errors("aggregate"))
+    lifetime = gpu.memory_errors("aggregate")
+    volatile, aggregate = uncorrectable(counted), uncorrectable(lifetime)
     if volatile:
         return Item(gpu.label, "fail", f"{volatile} uncorrectable errors since the driver was loaded", volatile, 0, 0)
     if gpu.text("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
@@ -80,8 +82,8 @@ def _errors(gpu: SmiGpu) -> Item:
         return Item(gpu.label, "warn", "ECC is off", mode, "Enabled")
     if pending and pending != mode:
         return Item(gpu.label, "warn", f"ECC becomes {pending.lower()} at the next reset")
-    if not counted:
-        return Item(gpu.label, "skip", "its error counters cannot be read")
+    if not counted or not lifetime:
+        return Item(gpu.label, "skip", f"its error counters{' of its lifetime' * bool(counted)} cannot be read")
     corrected, many = sum(counted.values()) - volatile, int(setting("ecc_correctable_warn"))
     if corrected > many:
         return Item(
@@ -117,7 +119,10 @@ def _repairs(gpu: SmiGpu) -> Item:
     if pending == "Yes" or repairs:
         return Item(gpu.label, "warn", "a memory repair needs a GPU reset")
     if failure is not None:
-        remapped = int(gpu.number("remapped_rows/remapped_row_unc") or 0)
+        rows = gpu.number("remapped_rows/remapped_row_unc")
+        if pending is None or rows is None:
+            return Item(gpu.label, "skip", "its remapped rows cannot be read")
+        remapped = int(rows)
         text = f"{remapped} rows remapped for uncorrectable errors" if remapped else ""
         return Item(gpu.label, "warn" if remapped else "pass", text, remapped, 0)
     retired = [
@@ -128,10 +133,10 @@ def _repairs(gpu: SmiGpu) -> Item:
         return Item(gpu.label, "unsupported", "reports neither remapped rows nor retired pages")
     total, limit = int(sum(count or 0 for count in retired)), int(setting("retired_pages_fail"))
     if gpu.text("retired_pages/pending_retirement") == "Yes" or gpu.text("retired_pages/pending_blacklist") == "Yes":
-        return Item(gpu.label, "warn", "page retirement needs a reboot", total, 0, limit)
+        return Item(gpu.label, "warn", "page retirement needs a reboot")
     if total >= limit:
         return Item(gpu.label, "fail", f"{total} retired pages: replace the GPU", total, 0, limit)
-    return Item(gpu.label, "warn" if total else "pass", f"{total} retired pages" if total else "", total, 0, limit)
+    return Item(gpu.label, "warn" if total else "pass", f"{total} retired pages" if total else "", total, 0, 0)
 
 
 @check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), took="smi")
@@ -239,6 +244,8 @@ def _power(gpu: SmiGpu) -> Item:
         return Item(gpu.label, "unsupported", "reports no power limit")
     if limit < default:
         return Item(gpu.label, "warn", f"limited to {limit:.0f} W of {default:.0f} W", limit, default, default)
+    if left is None:
+        return Item(gpu.label, "skip", "its room to the slowdown is not known", limit, default, default)
     return Item(gpu.label, "pass", measured=limit, expected=default, limit=default)
 
 
@@ -261,7 +268,8 @@ def gpu_persistence(machine: Machine) -> Finding:
         else:
             items.append(Item(gpu.label, "warn", "persistence is off", mode, "Enabled"))
     lasting = (machine.service("persistenced") or {}).get("active") == "active"
-    return from_items(items, "on, by nvidia-persistenced" if lasting else "on, set by hand or at boot")
+    told = "set by hand or at boot" if machine.facts.get("services") else "how is not known"
+    return from_items(items, "on, by nvidia-persistenced" if lasting else f"on, {told}")
 
 
 @check("gpu.idle", "No other program uses the GPUs", needs=("gpu", "smi"), took="smi")
@@ -285,6 +293,9 @@ def gpu_idle(machine: Machine) -> Finding:
             items.append(
                 Item(gpu.label, "warn", f"in use by {_named(first)}{more}: measured at low load", len(mine), 0)
             )
+        elif work := gpu.number("utilization/gpu_util"):
+            text = f"{work:.0f} % busy with a program that cannot be seen from here: its figures may be low"
+            items.append(Item(gpu.label, "warn", text, work, 0))
         elif mode and mode != "Default":
             items.append(Item(gpu.label, "warn", f"compute mode {mode}", mode, "Default"))
         else:
@@ -296,7 +307,7 @@ def _named(process: dict[str, Any]) -> str:
     return f"{process.get('name')} (process {process.get('pid')}, {process.get('memory')})"
 
 
-@check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), took="smi smi_list")
+@check("gpu.mig", "MIG mode is consistent", needs=("gpu", "smi"), took="smi")
 def gpu_mig(machine: Machine) -> Finding:
     """MIG is off, or on with slices; with `gpusetup_mig`, with the applied ones.
 

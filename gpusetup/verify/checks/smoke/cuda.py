@@ -65,7 +65,12 @@ def _version(number: int | None) -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number else "unknown"
 
 
-@check("cuda.libraries", "One copy of every CUDA library", needs=("gpu", "python", "context"))
+@check(
+    "cuda.libraries",
+    "One copy of every CUDA library",
+    needs=("gpu", "python", "context"),
+    took="workers/*/smoke/libraries",
+)
 def cuda_libraries(machine: Machine) -> Finding:
     """One copy of each CUDA library is loaded, of one CUDA major, and the driver is new enough for the runtime.
 
@@ -76,24 +81,17 @@ def cuda_libraries(machine: Machine) -> Finding:
 
     To do: uninstall the packages of the other CUDA major; clear LD_LIBRARY_PATH.
     """
-    answers: list[tuple[str, dict[str, Any]]] = []
-    for key, worker in machine.workers.items():
-        libraries = worker.get("smoke", {}).get("libraries")
-        if isinstance(libraries, dict) and "error" not in libraries:
-            answers.append((f"CuPy on GPU {key}", libraries))
-    if not answers:
+    told = {f"CuPy on GPU {key}": worker.get("smoke", {}).get("libraries") for key, worker in machine.workers.items()}
+    told |= {name: machine.sections[name] for name in ("torch", "tensorflow", "jax") if name in machine.sections}
+    processes = {name: answer for name, answer in told.items() if isinstance(answer, dict) and answer.get("loaded")}
+    first = next((answer for name, answer in processes.items() if name.startswith("CuPy")), None)
+    if first is None:
         return Finding("skip", "not checked: the smoke test ended earlier")
-    processes = answers + [
-        (name, machine.sections[name])
-        for name in ("torch", "tensorflow", "jax")
-        if isinstance(machine.sections.get(name), dict)
-    ]
-    for name, answer in processes:
-        for library, paths in (answer.get("loaded") or {}).items():
+    for name, answer in processes.items():
+        for library, paths in answer["loaded"].items():
             if len(paths) > 1:
                 text = f"{name} has {len(paths)} copies of {library}: {' and '.join(paths[:2])}"
                 return Finding("fail", text, len(paths), 1, 1, "copies", blame="stack")
-    first = answers[0][1]
     driver, runtime = first.get("driver_cuda"), first.get("runtime_cuda")
     versions = f"runtime {_version(runtime)}, driver up to {_version(driver)}"
     if driver and runtime and driver // 1000 < runtime // 1000:
@@ -111,7 +109,9 @@ def cuda_libraries(machine: Machine) -> Finding:
         + (" (minor-version compatibility)" if minor else "")
         + (f", NCCL {nccl // 10000}.{nccl % 10000 // 100}.{nccl % 100}" if nccl else "")
     )
-    return Finding("pass", f"{text}; one copy of each", _version(runtime), _version(driver))
+    unread = [name for name in told if name not in processes]
+    text += "; one copy of each" + (f", not looked for in {', '.join(unread[:4])}" if unread else "")
+    return Finding("pass", text, _version(runtime), _version(driver))
 
 
 _TOO_NEW = 222

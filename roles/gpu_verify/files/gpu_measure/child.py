@@ -101,7 +101,7 @@ def run(
     started = time.monotonic()
     own = dict(extra or {}, **({"TMPDIR": cwd} if cwd else {}))
     found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=tied(), alone=True)
-    stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
+    stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[-OUTPUT_LIMIT:], found.err))
     return {
         "argv": list(argv),
         "rc": found.code,

@@ -120,14 +120,25 @@ def kernel_log() -> Dict[str, Any]:
     ):
         answer = child.run(argv, TOOL_DEADLINE)
         if answer["rc"] == 0 and answer["stdout"]:
-            lines = [line for line in answer["stdout"].splitlines() if re.search(r"NVRM|nvidia|nouveau|\bXid\b", line)]
             resets = smi.resets(LiveHost())
-            return {"source": argv[0], "lines": lines[-LOG_LINES:], "error": None, "resets": resets}
+            return {"source": argv[0], "lines": _about_gpus(answer["stdout"]), "error": None, "resets": resets}
     return {
         "source": None,
         "lines": [],
         "error": answer["error"] or answer["stderr"][-300:] or "the kernel log is empty or not readable",
     }
+
+
+def _about_gpus(text: str) -> List[str]:
+    """Return the last lines about the driver, and the last of each Xid: many lines of one kind hide no other."""
+    kept: List[str] = []
+    seen: Dict[str, int] = {}
+    for line in reversed([line for line in text.splitlines() if re.search(r"NVRM|nvidia|nouveau|\bXid\b", line)]):
+        kind = (re.findall(r"Xid \([^)]*\): \d+|fallen off the bus", line) or [""])[0]
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= LOG_LINES:
+            kept.append(line)
+    return kept[::-1]
 
 
 def containers() -> Dict[str, Any]:

@@ -120,7 +120,7 @@ def last_json(answer: "Answer") -> Dict[str, Any]:
             try:
                 return cast("Dict[str, Any]", json.loads(line))
             except ValueError:
-                break
+                continue  # printed after the answer
     if answer["error"] in ("timeout", "timeout-unkillable"):
         message = "no answer within {:g} s; killed".format(answer["deadline"])
     else:

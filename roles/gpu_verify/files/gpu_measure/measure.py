@@ -168,14 +168,20 @@ class Team:
 
     def in_turn(self, name: str, each: Callable[[Member], Dict[str, Any]]) -> "Answers":
         """Send the same request to one member after the other; return the answers by member."""
-        return {
+        answers = {
             member.key: member.worker.ask(dict(each(member), do=name), self.deadlines[name]) for member in self.ready()
         }
+        return dict(answers, **self.lost())
+
+    def lost(self) -> "Answers":
+        """Return why members cannot measure: their GPU could not be opened, or not again after a failure."""
+        return {member.key: member.start_failure for member in self.members if member.start_failure is not None}
 
     def full(self, collection: collect.Collection) -> Dict[str, Any]:
         """Measure bandwidths, matrix rates, launch latencies, peer copies and collectives."""
         sections: Dict[str, Any] = {
-            name: self.together(name, _gentle, self.ready()) for name in ("memory", "matrix", "launch")
+            name: dict(self.together(name, _gentle, self.ready()), **self.lost())
+            for name in ("memory", "matrix", "launch")
         }
         nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": f"0-{(os.cpu_count() or 1) - 1}"}
         sections["pcie"] = self.in_turn("pcie", lambda member: dict(_gentle(member), nodes=nodes))
@@ -258,6 +264,7 @@ class Team:
             "seconds": duration,
             "workers": answers,
             "samples": samples,
+            "lost": self.lost(),
             "after": after,
             "busy": skipped,
         }
