@@ -28,11 +28,11 @@ def bounded(
 ) -> Item:
     """Return the verdict on a rate: the better pass is compared, so that a fail needs all passes below the floor.
 
-    `gentle`: measured at low load beside a job, so not judged. `may_fail`: False makes a low figure a warning.
+    `gentle`: measured beside a job, so not judged. `may_fail`: False makes a low figure a warning.
     """
     best = max(passes)
     if gentle:
-        text = f"{best:.4g} {unit}, measured at low load, another job runs; not judged"
+        text = f"{best:.4g} {unit} beside another job: not judged"
         return Item(subject, "warn", text, best, blame="job")
     if bound is None:
         return Item(subject, "skip", f"{best:.4g} {unit}, no reference value; compare with --baseline", best)
@@ -68,7 +68,7 @@ def failed(machine: Machine, section: str) -> list[Item]:
         if key not in answers or "error" in machine.workers[key].get("open", {"error": ""}):
             items.append(Item(label(key), "skip", "not run (see cuda.context)"))
         elif "error" in answers[key]:
-            items.append(failed_item(label(key), answers[key], busy=bool(machine.workers[key].get("busy"))))
+            items.append(failed_item(label(key), answers[key], busy=machine.beside_job(key)))
     return items
 
 

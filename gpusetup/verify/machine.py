@@ -82,6 +82,10 @@ class Wanted:
         return packages is not None and bool(getattr(packages, group))
 
 
+def _index(key: object) -> int:
+    return int(str(key).partition("/")[0])
+
+
 def _spent(part: Any, names: list[str]) -> float:
     if not names:
         return float((part.get("seconds") if isinstance(part, dict) else part) or 0)
@@ -228,8 +232,13 @@ class Machine:
 
     @cached_property
     def busy(self) -> frozenset[int]:
-        """The indexes of GPUs on which other processes compute."""
-        return frozenset(gpu["index"] for gpu in self.document.get("gpus", []) if gpu.get("processes"))
+        """The indexes of GPUs on which other processes compute, or began to while they were measured."""
+        found = {gpu["index"] for gpu in self.document.get("gpus", []) if gpu.get("processes") or gpu.get("joined")}
+        return frozenset(found | {_index(key) for key, worker in self.workers.items() if worker.get("busy")})
+
+    def beside_job(self, key: object) -> bool:
+        """Return whether another process computes on the GPU of a worker or an answer."""
+        return _index(key) in self.busy
 
     # --- driver --------------------------------------------------------------------------------------------------
 

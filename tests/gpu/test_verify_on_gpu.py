@@ -22,12 +22,8 @@ def _python():
     if listed.returncode != 0 or "GPU 0" not in listed.stdout:
         pytest.skip(f"nvidia-smi lists no GPU: {listed.stdout.strip() or listed.stderr.strip()}")
     for path in CANDIDATES:
-        if (
-            path
-            and Path(path).exists()
-            and subprocess.run([path, "-c", "import cupy"], capture_output=True, timeout=120, check=False).returncode
-            == 0
-        ):
+        argv = [path, "-c", "import cupy"]
+        if path and Path(path).exists() and not subprocess.run(argv, capture_output=True, check=False).returncode:
             return path
     pytest.skip("no Python with CuPy: set GPUSETUP_GPU_PYTHON")
 

@@ -21,9 +21,7 @@ def _history(monkeypatch, tmp_path_factory):
 def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(FILES))
-    names = (
-        "child collect container desktops exporter measure fleet frameworks observe packages ptx_sweep scratch smoke"
-    )
+    names = "child collect container desktops environment exporter measure fleet frameworks observe packages ptx_sweep scratch smoke"
     modules = {name: importlib.import_module(name) for name in names.split()}
     yield type("Probe", (), modules)
     for name in names.split():

@@ -17,7 +17,7 @@ from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, judge
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.verify.verify_documents import ASKED, FIXTURES, broken, captured, results
+from tests.unit.verify.verify_documents import ASKED, FIXTURES, broken, captured, found_at, places, put, results
 
 NVLINK = 18 * 26.562
 H200 = {
@@ -149,6 +149,9 @@ def test_the_data_cites_its_sources():
     for number, entry in xids.xids.items():
         assert entry.sources, number
         assert set(entry.sources) <= set(xids.sources)
+    known = {check.id for check in checks()}
+    assert {floor.check for floor in floors().floors} <= known
+    assert {floor.source for floor in floors().floors} == set(floors().sources)
 
 
 DAY = "2026-11-20"
@@ -160,38 +163,37 @@ def good():
     return judge(Machine(captured(FULL)))
 
 
-def _slower(share):
-    document = captured(FULL)
-    copies = document["sections"]["memory"]["0"]
-    copies["copy"] = [value * share for value in copies["copy"]]
-    return judge(Machine(document))
-
-
 def _verdict(results, name):
     return next(result for result in results if result.id == name)
 
 
-@pytest.mark.parametrize(("share", "verdict"), [(0.97, "pass"), (0.93, "warn"), (0.83, "fail")])
-def test_decay_shows_before_the_floor_is_reached(good, share, verdict):
-    found = _verdict(compare(_slower(share), record(good, 1, DAY)), "memory.copy")
-    assert found.verdict == verdict
-    assert _verdict(_slower(share), "memory.copy").verdict != "fail", "the floor alone would let it through"
-    assert verdict == "pass" or (DAY in found.text and found.limit is not None)
+STREAM, TRITON = "sections/launch/0/rows/*/stream_us", "sections/packages/triton/gpus/0/operations/0/rate/*"
+
+
+@pytest.mark.parametrize(
+    ("on", "check", "place", "shares"),
+    [
+        (FULL, "memory.copy", "sections/memory/0/copy/*", {0.97: "pass", 0.93: "warn", 0.83: "fail"}),
+        (FULL, "launch.latency", STREAM, {2: "warn", 0.5: "pass"}),  # less is better
+        ("h100-x1-packages", "rate.triton", TRITON, {0.9: "pass", 0.7: "warn", 0.4: "fail"}),
+    ],
+)
+def test_decay_shows_before_the_floor_is_reached(on, check, place, shares):
+    own = record(judge(Machine(captured(on))), 1, DAY)
+    for share, verdict in shares.items():
+        document = captured(on)
+        put(document, {path: found_at(document, path) * share for path in places(document, place.split("/"))})
+        floor, found = (
+            _verdict(one, check) for one in (judge(Machine(document)), compare(judge(Machine(document)), own))
+        )
+        assert (found.verdict, floor.verdict != "fail") == (verdict, True), "the floor alone would let it through"
+        assert verdict == "pass" or (DAY in found.text and found.limit is not None)
 
 
 def test_a_figure_without_a_theory_is_judged_by_the_baseline():
     results = judge(Machine(broken(FULL, {"sections/workers/0/open/compute_capability": "12.0"})))
     assert _verdict(results, "matrix.bf16").verdict == "skip"
     assert _verdict(compare(results, record(results, 1, DAY)), "matrix.bf16").verdict == "pass"
-
-
-@pytest.mark.parametrize(("times", "verdict"), [(2, "warn"), (0.5, "pass")])
-def test_latency_is_better_when_it_is_less(good, times, verdict):
-    document = captured(FULL)
-    for row in document["sections"]["launch"]["0"]["rows"]:
-        row["stream_us"] *= times
-    found = compare(judge(Machine(document)), record(good, 1, DAY))
-    assert _verdict(found, "launch.latency").verdict == verdict
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": "other/1"}', '{"hosts": {"a": {"date": 3}}}'])
@@ -295,12 +297,6 @@ def test_what_was_measured_beside_a_job_is_held_to_no_floor():
     beside = Item("GPU 0", "warn", "measured at low load", 20.0, blame="job")
     result = figure(beside, check="pcie.h2d", verdict="warn")
     assert strict((result,), Machine(captured("h200-x8-quick"))) == (result,)
-
-
-def test_every_floor_names_a_check_and_a_source():
-    known = {check.id for check in checks()}
-    assert {floor.check for floor in floors().floors} <= known
-    assert {floor.source for floor in floors().floors} == set(floors().sources)
 
 
 def test_it_is_asked_for_by_its_option(monkeypatch, capsys):

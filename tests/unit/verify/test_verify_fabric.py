@@ -1,58 +1,11 @@
-"""The NVLink fabric as checks judge it: its state, its manager, the IMEX domain."""
+"""The IMEX domain as its check judges it."""
 
 import json
 
 import pytest
 
 from gpusetup.model.settings import ImexWish
-from tests.unit.verify.verify_documents import applied, captured, differences, results, set_smi, verdicts
-
-EIGHT = "h200-x8-quick"
-
-
-@pytest.mark.parametrize(
-    ("gpus", "part", "value", "says"),
-    [
-        (range(8), "state", "Not Started", "802"),
-        (range(8), "state", "In Progress", ""),
-        ((6,), "status", "Insufficient Resources", ""),  # completed without success
-    ],
-)
-def test_a_fabric_that_is_not_up(gpus, part, value, says):
-    document = captured(EIGHT)
-    for gpu in gpus:
-        set_smi(document, gpu, f"fabric/{part}", value)
-    assert differences(captured(EIGHT), document) == {"fabric.state": "fail"}
-    assert says in results(document)["fabric.state"].text
-
-
-NVSWITCH = {"kind": "pci", "pci": [{"address": "0000:07:00.0", "pci_id": "10de:22a3"}], "devices": 1, "managers": []}
-
-
-@pytest.mark.parametrize(
-    ("on", "switch", "version", "active", "enabled", "verdict"),
-    [
-        (EIGHT, True, "580.159.04", "active", "enabled", "pass"),
-        (EIGHT, True, "580.159.03", "active", "enabled", "fail"),  # one patch apart
-        (EIGHT, True, "580.159.04", "failed", "enabled", "fail"),
-        (EIGHT, True, "580.159.04", "active", "disabled", "warn"),
-        (EIGHT, True, "580.159.04", None, None, "fail"),  # a program without its service
-        (EIGHT, True, None, None, None, "fail"),  # NVSwitches without Fabric Manager
-        ("h200-x1-quick", False, "580.159.04", None, None, "unsupported"),  # and a board without NVSwitch
-    ],
-)
-def test_fabric_manager_where_nvswitches_are(on, switch, version, active, enabled, verdict):
-    document = captured(on)
-    if switch:
-        document["facts"]["nvswitch"] = NVSWITCH
-    if version:
-        said = {"stdout": f"Fabric Manager version is : {version}\n", "rc": 0, "error": None}
-        document["quick"]["fabric_manager"] |= said
-    if active:
-        unit = {"unit": "nvidia-fabricmanager.service", "active": active, "enabled": enabled}
-        document["facts"]["services"]["fabricmanager"] = unit
-    assert verdicts(document)["fabric.manager"] == verdict
-
+from tests.unit.verify.verify_documents import applied, captured, results
 
 NODES = ("10.0.0.1", "10.0.0.2")
 CHANNEL = {"path": "/dev/nvidia-caps-imex-channels/channel0", "character": True, "mode": "0666", "access": True}

@@ -15,7 +15,7 @@ from gpusetup.content import host_code
 from gpusetup.report.formats import to_prometheus
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
-from gpusetup.verify.probe import Ask, Observed
+from gpusetup.verify.probe import Observed
 from tests.unit.verify.verify_documents import captured, smi_says
 
 NOW = datetime.fromtimestamp(1_800_000_000, timezone.utc)
@@ -43,7 +43,7 @@ def observe(probe, monkeypatch):
         document = captured(name)
         if change:
             change(document)
-        monkeypatch.setattr(probe.collect, "Collection", lambda: Still(document))
+        monkeypatch.setattr(probe.collect, "Collection", lambda *_: Still(document))
         monkeypatch.setattr(probe.observe, "on_the_gpus", work)
         return probe.observe.observe({"level": "full", **request})
 
@@ -66,6 +66,19 @@ def test_an_idle_gpu_is_measured_and_one_with_programs_or_work_is_left_alone(obs
     assert (found["level"], "nvidia-smi does not answer" in found["left_alone"][0]) == ("quick", True)
     found = observe("h200-x1-quick", busy, when_idle=True)  # whose program cannot be seen
     assert (found["level"], found["left_alone"]) == ("quick", ["GPU 0: 87 % busy"])
+
+
+def test_a_program_that_begins_during_the_measurement_is_told(observe):
+    process = "<processes><process_info><pid>7</pid><type>C</type></process_info></processes></gpu>"
+    seen = []
+
+    def work(*_):
+        smi = seen[0]["quick"]["smi"]
+        smi["stdout"] = smi["stdout"].replace("</gpu>", process)
+        return {}
+
+    (gpu,) = observe("h200-x1-quick", seen.append, work)["gpus"]
+    assert (gpu["processes"], [one["pid"] for one in gpu["joined"]]) == ([], ["7"])
 
 
 def test_a_budget_ends_what_is_measured(observe):
@@ -145,9 +158,3 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
     monkeypatch.undo()  # nothing is measured
     for option, code in (("--textfile", "GS-513"), ("--baseline", "GS-505")):
         assert code in says(3, "verify", option, tmp_path / "gone/x"), option
-
-
-def test_the_question_of_a_fleet_carries_it():
-    assert Ask(level="full", when_idle=True, budget=60).document() == {
-        "level": "full", "minutes": 5.0, "when_idle": True, "budget": 60,
-    }  # fmt: skip

@@ -10,7 +10,7 @@ from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, find
 from gpusetup.verify.smi import SmiGpu
 from tests.unit.verify.test_verify_rdma import hca
-from tests.unit.verify.verify_documents import broken, captured, set_smi
+from tests.unit.verify.verify_documents import broken, captured, found_at, places, put, set_smi
 
 ONE, FULL, FOUR, HOSTS = "h200-x1-quick", "h200-x1-full", "h200-x4-full", "h200-x4-hosts-first"
 RATES = "sections/nccl/groups/2/ranks/*/results/{}/bus/*"
@@ -27,15 +27,6 @@ SWEPT = [
 """A capture, a check, the places of a figure (in the document, else in nvidia-smi's XML), and how far to sweep it."""
 
 
-def scale(part, names, share):
-    """Multiply what stands at the places by this share."""
-    first, *more = names
-    keys = list(range(len(part)) if isinstance(part, list) else part)
-    for key in keys if first == "*" else [keys[int(first)] if isinstance(part, list) else first]:
-        part[key] = scale(part[key], more, share) if more else part[key] * share
-    return part
-
-
 def swept(on, check, place, share, most):
     document = captured(on)
     adapters = [{"name": "mlx5_0", "port": 1, "gpu": 0, "runs": {"host": {"gbits": 390.0, "error": ""}}}]
@@ -44,7 +35,8 @@ def swept(on, check, place, share, most):
     for rank in document["sections"].get("hosts", {}).get("ranks", {}).values():
         rank["log"]["network"] = "IB"
     if place.startswith("sections"):
-        scale(document, place.split("/"), share * most)
+        paths = places(document, place.split("/"))
+        put(document, {path: found_at(document, path) * share * most for path in paths})
     else:
         for path in ("remapped_row_failure", "remapped_row_pending") if "retired" in place else ():
             set_smi(document, 0, f"remapped_rows/{path}", "N/A")
@@ -80,22 +72,18 @@ PIECES = {
 """What a check reads beside the places of its seconds."""
 
 
-def places(part, names, before):
-    """Return the parts of a document at a place with `*` or `+`."""
-    if not names:
-        return [before]
-    keys = [key for key in part if names[0] in (key, "*", "+")] if isinstance(part, dict) else []
-    return [found for key in keys for found in places(part[key], names[1:], f"{before}/{key}")]
-
-
 @pytest.mark.parametrize("name", LOADED)
 def test_no_check_passes_with_the_same_words_when_a_piece_of_its_evidence_is_taken_away(name):
     document, tried, blind = captured(name), 0, []
     there = {f"{top}/{one}" for top in ("facts", "quick", "sections") for one, told in document[top].items() if told}
     for check in checks():
         healthy = check.run(Machine(document))
-        tops = [(top, place.split("/")) for place in check.took.split() for top in ("quick", "sections")]
-        taken = [path for top, names in tops for path in places(document[top], names, top)]
+        taken = [
+            path
+            for top in ("quick", "sections")
+            for place in check.took.split()
+            for path in places(document, [top, *place.split("/")])
+        ]
         taken += [path for path in PIECES.get(check.id, ()) if "/".join(path.split("/")[:2]) in there]
         for path in taken if healthy.verdict == "pass" else ():
             for edits, gone in (({}, [path]), ({path: {"error": "timeout", "deadline": 9}}, [])):
@@ -126,3 +114,25 @@ def test_no_check_passes_with_the_same_words_when_nvidia_smi_does_not_show_what_
             same = (found.verdict, found.text) == ("pass", healthy.text)
             blind += [(check.id, path)] if same and not OPTIONAL.search(path) else []
     assert blind == []
+
+
+@pytest.mark.parametrize("on", [FULL, FOUR])
+@pytest.mark.parametrize("name", ["processes", "joined", ""])
+def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, name):
+    document, job = captured(on), {"pid": "7", "name": "train", "type": "C"}
+    put(document, {f"gpus/{gpu}/{name}": [job] for gpu in range(len(document["gpus"])) if name})
+    rates = {
+        "memory": "*/*/*",
+        "matrix": "*/formats/*/tflops/*",
+        "pcie": "*/nodes/*/*/*",
+        "nccl": "groups/*/ranks/*/results/*/bus/*",
+    }
+    for section, place in rates.items():
+        for path in places(document, ["sections", section, *place.split("/")]):
+            put(document, {path: found_at(document, path) * 0.3})
+    found = [check.run(Machine(document)) for check in checks() if check.id.startswith(tuple(rates))]
+    low = [one for one in found if one.unit in ("GB/s", "TFLOP/s") and one.verdict in ("warn", "fail")]
+    assert len(low) >= 8
+    assert {(one.verdict, one.blame) for one in low} == (
+        {("warn", "job")} if name else {("fail", "gpu"), ("fail", "host")}
+    )

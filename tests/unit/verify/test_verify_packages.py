@@ -20,12 +20,10 @@ from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import PackageChoice, Stack
 from gpusetup.report.verification import host_report
 from gpusetup.verify import fleet, probe
-from gpusetup.verify.baseline import compare, record
 from gpusetup.verify.environments import asks, look_into
 from gpusetup.verify.fleet import observe_fleet
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed
-from gpusetup.verify.registry import judge
 from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, broken, captured, put, results
 
 TABLE = host_code("gpu_measure.package_table")
@@ -166,16 +164,6 @@ def test_what_nobody_asked_for_only_warns():
     found = results(captured(BROKEN))  # a host without a record
     assert not [name for name, result in found.items() if result.verdict == "fail"]
     assert found["package.ctranslate2"].blame == found["package.xformers"].blame == "environment"
-
-
-@pytest.mark.parametrize(("share", "verdict"), [(0.9, "pass"), (0.7, "warn"), (0.4, "fail")])
-def test_a_rate_is_compared_with_the_hosts_first_good_run(share, verdict):
-    document = captured(H100)
-    own = record(judge(Machine(document)), 1, "2026-11-23")
-    operation = _of(document, "triton")["gpus"][0]["operations"][0]
-    operation["rate"] = [rate * share for rate in operation["rate"]]
-    found = {result.id: result.verdict for result in compare(judge(Machine(document)), own)}
-    assert (found["rate.triton"], found["rate.peft"]) == (verdict, "pass")
 
 
 DRIVER = "int cuInit(unsigned f) { return 0; } int cuDeviceGetCount(int *n) { *n = 1; return 0; }"

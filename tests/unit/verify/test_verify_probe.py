@@ -3,7 +3,6 @@
 A stand-in worker takes the place of the one that needs CuPy: it speaks the same lines and misbehaves when asked.
 """
 
-import ast
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ from gpusetup.model.facts import HostFacts
 from gpusetup.verify.probe import probe_argv
 from tests.programs import alive
 from tests.stored import stored
-from tests.unit.verify.verify_documents import FILES
 
 STAND_IN = stored("verify_probe_stand_in.txt")
 
@@ -234,11 +232,14 @@ def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatc
 
 def test_the_whole_probe_here(probe):
     """Without a GPU all is said, nothing is run; on a GPU machine the same call measures."""
-    found = probe.observe.observe({"level": "quick"})
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    told = subprocess.run(
+        probe_argv(), input=b'{"level": "quick"}', stdout=subprocess.PIPE, timeout=60, env=env, check=True
+    )
+    found = json.loads(told.stdout)
     assert found["schema"] == "gpusetup/observations/2"
     assert {name for name, _ in probe.collect.COLLECTORS} == {*found["quick"], "facts"}
     assert "error" not in found["facts"]
-    json.dumps(found)
 
 
 def test_a_folder_that_a_killed_verification_left_goes_with_the_next(probe, monkeypatch, tmp_path):
@@ -287,24 +288,8 @@ def test_only_interpreters_by_absolute_path(probe):
     assert probe.observe.interpreter({"python": "/nowhere/python"})["error"] is not None
 
 
-def test_kernel_processor_lists():
-    text = (FILES / "bandwidth.py").read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_cpus")
-    namespace: dict[str, object] = {"Set": set}
-    exec(compile(ast.Module([function], []), "bandwidth", "exec"), namespace)  # the module itself needs CuPy
-    cpus = namespace["_cpus"]
-    assert cpus("0-3,8") == {0, 1, 2, 3, 8}
-    assert cpus("") == set()
-
-
-def test_stdin_is_the_request_and_stdout_the_document():
-    finished = subprocess.run(
-        probe_argv(), input='{"level": "quick"}', capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
-    )  # fmt: skip
-    assert finished.returncode == 0
-    assert json.loads(finished.stdout)["level"] == "quick"
+def test_kernel_processor_lists(probe):
+    assert [probe.environment.processors(text) for text in ("0-3,8", "")] == [{0, 1, 2, 3, 8}, set()]
 
 
 def test_messages_fit_into_the_smallest_memory(team):

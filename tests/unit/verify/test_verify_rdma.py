@@ -165,15 +165,10 @@ def test_what_gdscheck_says_in_releases_old_and_new(name, modes):
     ("name", "wanted", "verdict", "text"),
     [
         ("1.15-p2pdma", "p2pdma", "pass", "by p2pdma, as gdscheck says"),
-        (
-            "1.16-compat",
-            "p2pdma",
-            "fail",
-            "files are copied through the host's memory (compat), and p2pdma was applied",
-        ),
+        ("1.16-compat", "p2pdma", "fail", "files are copied through the host's memory (compat), and p2pdma was applied"),
         ("1.15-p2pdma", "nvidia-fs", "fail", "files come by p2pdma, and nvidia-fs was applied"),
     ],
-)
+)  # fmt: skip
 def test_compat_mode_is_no_pass(name, wanted, verdict, text):
     said = {"rc": 0, "stdout": (GDSCHECK / f"{name}.txt").read_text(), "stderr": "", "error": None}
     document = broken("h200-x2-quick", {"quick/gdscheck": said})

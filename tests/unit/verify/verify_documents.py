@@ -33,6 +33,15 @@ def found_at(document: Any, path: str) -> Any:
     return document
 
 
+def places(part: Any, names: Sequence[str], before: str = "") -> list[str]:
+    """The paths of a place with `*` or `+` for each name or number there."""
+    if not names:
+        return [before]
+    keys = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+    mine = [key for key in keys if names[0] in (str(key), "*", "+")]
+    return [found for key in mine for found in places(part[key], names[1:], f"{before}/{key}".strip("/"))]
+
+
 def put(document: Document, edits: Document, gone: Sequence[str] = ()) -> None:
     """Set these values at their paths, and take away what is gone."""
     for path in (*edits, *gone):

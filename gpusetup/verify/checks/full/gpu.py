@@ -21,7 +21,7 @@ def _judged(machine: Machine, kind: str) -> Finding:
             items.append(Item(subject, "unsupported", "a MIG slice has a part of the memory", max(answer[kind])))
         else:
             bound = memory(f"memory.{kind}", machine.opened(key))
-            items.append(answers.bounded(subject, answer[kind], bound, "GB/s", gentle=bool(answer.get("gentle"))))
+            items.append(answers.bounded(subject, answer[kind], bound, "GB/s", gentle=machine.beside_job(key)))
     slowest = min((max(answer[kind]) for _, answer in answers.sound(machine, "memory")), default=0.0)
     return from_items(
         items, f"{slowest:,.0f} GB/s or more on every GPU", unit="GB/s", nothing="not run: nothing was measured"
@@ -78,7 +78,7 @@ def matrix_rates(machine: Machine, part: str) -> Finding:
                 Item(subject, "unsupported", "a MIG slice has a part of the multiprocessors", max(found["tflops"]))
             )
         else:
-            busy = bool(machine.workers.get(key, {}).get("busy"))
+            busy = machine.beside_job(key)
             items.append(
                 answers.bounded(
                     subject, found["tflops"], matrix_rate(part, machine.opened(key)), "TFLOP/s", gentle=busy
@@ -131,7 +131,7 @@ def launch_latency(machine: Machine) -> Finding:
             f"{best:.1f} µs per launch at best; an empty kernel takes {empty['stream_us']:.1f} µs by stream, "
             f"{empty['graph_us']:.2f} µs in a graph ({empty['ratio']:.0f}x)"
         )
-        blame: Blame = "job" if machine.workers.get(key, {}).get("busy") else ""
+        blame: Blame = "job" if machine.beside_job(key) else ""
         items.append(Item(subject, "warn" if best > slow else "pass", text, best, limit=slow, blame=blame))
         if (graphed := empty["graph_us"]) > slow_graph:
             text = f"{graphed:.2f} µs for an empty kernel in a graph"
@@ -178,7 +178,7 @@ def package_rates(machine: Machine, package: str) -> Finding:
         for operation in gpu.get("operations") or []:
             if operation.get("rate"):
                 unit = str(operation.get("unit"))
-                busy = bool(machine.workers.get(str(gpu.get("index")), {}).get("busy"))
+                busy = machine.beside_job(gpu.get("index"))
                 subject = f"GPU {gpu.get('index')} {operation['name']}"
                 items.append(answers.bounded(subject, operation["rate"], None, unit, gentle=busy))
     if not items:

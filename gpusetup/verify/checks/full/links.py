@@ -46,7 +46,7 @@ def host_link(machine: Machine, part: str) -> Finding:
             items.append(Item(subject, "fail", f"{wrong} words arrived wrong"))
             continue
         best = max(measured, key=lambda node: max(measured[node][part]))
-        busy = bool(machine.workers.get(key, {}).get("busy"))
+        busy = machine.beside_job(key)
         items.append(
             answers.bounded(subject, measured[best][part], bound_of(machine, key, f"pcie.{part}"), "GB/s", gentle=busy)
         )

@@ -281,21 +281,23 @@ def gpu_idle(machine: Machine) -> Finding:
 
     To do: wait, or verify the other GPUs with `--only`.
     """
-    users = {gpu["index"]: gpu.get("processes", []) for gpu in machine.document.get("gpus", [])}
+    told = {gpu["index"]: gpu for gpu in machine.document.get("gpus", [])}
     items = []
     for gpu in machine.gpus:
-        mode, mine = gpu.text("compute_mode"), users.get(gpu.index, [])
+        mode = gpu.text("compute_mode")
+        mine, joined = (told.get(gpu.index, {}).get(name) or [] for name in ("processes", "joined"))
         if mode == "Prohibited":
             items.append(Item(gpu.label, "fail", "compute mode Prohibited: no program may use it", mode, "Default"))
         elif mine:
-            first = mine[0]
             more = f" and {len(mine) - 1} more" if len(mine) > 1 else ""
-            items.append(
-                Item(gpu.label, "warn", f"in use by {_named(first)}{more}: measured at low load", len(mine), 0)
-            )
+            text = f"in use by {_named(mine[0])}{more}: measured at low load"
+            items.append(Item(gpu.label, "warn", text, len(mine), 0, blame="job"))
+        elif joined:
+            text = f"{_named(joined[0])} began during the measurement"
+            items.append(Item(gpu.label, "warn", text, len(joined), 0, blame="job"))
         elif work := gpu.number("utilization/gpu_util"):
             text = f"{work:.0f} % busy with a program that cannot be seen from here: its figures may be low"
-            items.append(Item(gpu.label, "warn", text, work, 0))
+            items.append(Item(gpu.label, "warn", text, work, 0, blame="job"))
         elif mode and mode != "Default":
             items.append(Item(gpu.label, "warn", f"compute mode {mode}", mode, "Default"))
         else:

@@ -26,7 +26,7 @@ def items_of(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tupl
         if not isinstance(answer, dict):
             found.append(Item(subject, "skip", "not run: the test ended before it"))
         elif "error" in answer:
-            found.append(failed_item(subject, answer, busy=bool(worker.get("busy"))))
+            found.append(failed_item(subject, answer, busy=machine.beside_job(key)))
         else:
             well, text = judge(answer)
             found.append(Item(subject, "pass" if well else "fail", text))
@@ -48,7 +48,7 @@ def cuda_context(machine: Machine) -> Finding:
         if answer is None:
             items.append(Item(f"GPU {key}", "skip", "not run (see python.environment)"))
         elif "error" in answer:
-            full = answer["error"] == "out-of-memory" and worker.get("busy")
+            full = answer["error"] == "out-of-memory" and machine.beside_job(key)
             text = "another job uses all its memory: nothing could run" if full else explain(answer)
             blame: Blame = "job" if full else "driver"
             items.append(Item(f"GPU {key}", "fail", text, answer.get("status"), blame=blame))

@@ -6,10 +6,10 @@ from typing import Any
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request, Requirement
-from gpusetup.model.verdict import Blame, Finding, Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.rules import Way, way_of
-from gpusetup.verify.answers import explain
+from gpusetup.verify.answers import explain, failed_item
 from gpusetup.verify.checks.smoke.cuda import cudnn_version, too_few
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items, in_stack
@@ -33,19 +33,15 @@ def _absent(machine: Machine, name: str, title: str) -> Finding | None:
     return None
 
 
-def _operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
+def _operations(answer: dict[str, Any], machine: Machine) -> list[Item]:
     """Judge matrix product and convolution on every GPU."""
     items = []
     for gpu in answer.get("gpus", []):
         subject = f"GPU {gpu.get('index')}"
         if gpu.get("error"):
-            text = str(gpu["error"])
-            blame: Blame = ""
-            if "out of memory" in text.lower() or "MemoryAllocation" in text:
-                text = "out of GPU memory"
-                if gpu.get("index") in busy:
-                    text, blame = "out of GPU memory while another job runs", "job"
-            items.append(Item(subject, "fail", text.splitlines()[0][:200], blame=blame))
+            full = "out of memory" in str(gpu["error"]).lower() or "MemoryAllocation" in str(gpu["error"])
+            told = {"error": "out-of-memory" if full else "failed", "message": str(gpu["error"]).splitlines()[0][:200]}
+            items.append(failed_item(subject, told, busy=machine.beside_job(gpu.get("index"))))
             continue
         for kind in ("product", "convolution"):
             error, limit = gpu.get(f"{kind}_error"), gpu.get(f"{kind}_limit")
@@ -80,7 +76,7 @@ def torch_cuda(machine: Machine) -> Finding:
         )
     if wanted and version.split("+", maxsplit=1)[0] != wanted.split("+")[0]:
         return Finding("fail", f"PyTorch is {version}, the lock says {wanted}", version, wanted)
-    items = _operations(answer, machine.busy)
+    items = _operations(answer, machine)
     cudnn = answer.get("cudnn")
     named = f", cuDNN {cudnn_version(cudnn)}" if cudnn else ""
     text = f"{version}{named}: product and convolution correct on every GPU"
@@ -175,7 +171,7 @@ def tensorflow_gpu(machine: Machine) -> Finding:
         return Finding("fail", f"TensorFlow {version} was built without CUDA", version, wanted)
     if wanted and version != wanted:
         return Finding("fail", f"TensorFlow is {version}, the lock says {wanted}", version, wanted)
-    items = _operations(answer, machine.busy)
+    items = _operations(answer, machine)
     cudnn = (answer.get("build") or {}).get("cudnn_version")
     few = too_few(f"TensorFlow {version}", items, machine, ": its CUDA libraries are missing")
     text = f"{version}, built for cuDNN {cudnn}: product and convolution correct on every GPU"
@@ -204,6 +200,6 @@ def jax_gpu(machine: Machine) -> Finding:
         return Finding("fail", f"JAX is {version}, the lock says {wanted}", version, wanted)
     if answer.get("why_not"):
         return Finding("fail", f"JAX {version} finds no GPU: {answer['why_not'].splitlines()[0][:300]}", version)
-    items = _operations(answer, machine.busy)
+    items = _operations(answer, machine)
     text = f"{version}, {', '.join(plugins)}: product and convolution correct on every GPU"
     return too_few(f"JAX {version}", items, machine) or from_items(items, text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item, levels_up_to
-from gpusetup.verify.answers import asks_for_python, explain, interpreter_problem, meanings
+from gpusetup.verify.answers import asks_for_python, explain, failed_item, interpreter_problem, meanings
 from gpusetup.verify.checks.smoke.cuda import too_few
 from gpusetup.verify.registry import Row, check, checks, from_items, table
 
@@ -133,10 +133,7 @@ def _gpu(gpu: dict[str, Any], machine: Machine) -> Item:
 def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
     text = str(gpu["error"])
     if "out of memory" in text.lower():
-        busy = str(gpu.get("index")).split("/", maxsplit=1)[0] in map(str, machine.busy)
-        if busy:
-            return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
-        return Item(subject, "fail", "out of GPU memory")
+        return failed_item(subject, {"error": "out-of-memory"}, busy=machine.beside_job(gpu.get("index")))
     if gpu.get("kind") == "unknown-release":
         text = f"not tried: this check does not know this release ({_short(text)})"
         return Item(subject, "warn", text)

@@ -114,7 +114,7 @@ def _of_a_job(machine: Machine, line: str) -> bool:
     """Return whether programs cause this Xid, and its GPU was left to another job."""
     found = XID.search(line)
     left = {str(key).split("/")[0] for key in machine.sections["stress"].get("busy", [])}
-    places = [gpu.bus_id for gpu in machine.gpus if str(gpu.index) in left]
+    places = [gpu.bus_id for gpu in machine.gpus if str(gpu.index) in left or gpu.index in machine.busy]
     return (
         found is not None
         and meaning(int(found[2])).verdict != "fail"

@@ -1,8 +1,9 @@
 """Measure memory and host link bandwidth of one GPU in decimal GB/s: two passes each, more if they disagree."""
 
 import os
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable, Dict, List
 
+import environment
 import numpy
 from cupy.cuda import runtime
 from gpu import Gpu, State, free_bytes
@@ -59,7 +60,7 @@ def pcie(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     everywhere = os.sched_getaffinity(0)
     nodes: Dict[str, Dict[str, Any]] = {}
     for node, cpus in sorted(request.get("nodes", {}).items()):
-        mine = _cpus(cpus) & everywhere
+        mine = environment.processors(cpus) & everywhere
         if not mine:
             nodes[node] = {"error": "none of this node's processors may be used by this process"}
             continue
@@ -92,13 +93,3 @@ def _one_node(gpu: Gpu, size: int, words: int, times: int) -> Dict[str, Any]:
     finally:
         runtime.freeHost(host)
     return {"h2d": [round(value, 2) for value in up], "d2h": [round(value, 2) for value in down], "wrong": wrong}
-
-
-def _cpus(text: str) -> Set[int]:
-    """Parse a processor list of the kernel, such as 0-15,32-47."""
-    numbers: Set[int] = set()
-    for part in (text or "").split(","):
-        if part:
-            first, _, last = part.partition("-")
-            numbers.update(range(int(first), int(last or first) + 1))
-    return numbers

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
 _PACKAGE = re.compile(r"^(cupy|torch|tensorflow|jax|jaxlib|triton|nvidia|numpy)", re.IGNORECASE)
 _LIBRARY = re.compile(r"(lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|nccl|nvJitLink|nvidia-ml))\.so[.\d]*$")
@@ -47,6 +47,12 @@ def distributions(folder: str) -> Dict[str, str]:
         return {}
     matches = (re.fullmatch(r"(.+?)-([^-]+)\.(?:dist|egg)-info", name) for name in names)
     return {plain_name(match.group(1)): match.group(2) for match in matches if match}
+
+
+def processors(text: str) -> Set[int]:
+    """Parse a processor list of the kernel, such as 0-15,32-47."""
+    parts = [part.partition("-") for part in (text or "").split(",") if part]
+    return {number for first, _, last in parts for number in range(int(first), int(last or first) + 1)}
 
 
 def cuda_devices() -> Tuple[int, str]:

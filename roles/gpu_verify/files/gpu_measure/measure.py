@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         memory: Optional[int]  # MiB
         slices: List[Slice]
         processes: List[Dict[str, Optional[str]]]
+        joined: List[Dict[str, Optional[str]]]  # those after the measurement
         utilization: Optional[str]
         compute_mode: Optional[str]
         blind: bool  # nvidia-smi did not report it

@@ -161,6 +161,8 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
                     document["sections"].update(on_the_gpus(team, depth, collection))
             finally:
                 team.close()
+        if depth > 1:
+            look_again(document["gpus"])
         quick = collection.finish()
         facts = quick.pop("facts", None) or {"error": "it did not answer in time"}
         if LEVELS.index(document["level"]) > 1 and gpus and not (request.get("hosts") or request.get("budget")):
@@ -169,6 +171,14 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
         document.update({"facts": facts, "quick": quick, "collector_seconds": collection.seconds})
     document["seconds"] = round(time.monotonic() - started, 3)
     return document
+
+
+def look_again(gpus: "List[GpuEntry]") -> None:
+    """Add the processes that compute now, since our workers have ended: they may have disturbed the measurement."""
+    smi = collect.Collection(("smi",)).finish().get("smi") or {}
+    now = {gpu["uuid"]: gpu["processes"] for gpu in gpus_of(smi)}
+    for gpu in gpus:
+        gpu["joined"] = now.get(gpu["uuid"], [])
 
 
 def in_use(gpus: "List[GpuEntry]") -> List[str]:
