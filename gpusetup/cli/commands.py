@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Sequence
 
+    from gpusetup.cli.grammar import Parser
     from gpusetup.errors import Exit
 
-    ParserOf = Callable[[str], argparse.ArgumentParser]
+    ParserOf = Callable[[str], Parser]
 
 
 class Command(Protocol):
@@ -85,10 +86,10 @@ def add_completions(parser: argparse.ArgumentParser, typed: Sequence[str], known
             commands.add_parser(known, parents=parents, add_help=False)
 
 
-def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> argparse.ArgumentParser:
+def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> Parser:
     """Return a command's parser with completions from the matrix; `further` also completes its first argument."""
     parser = known_as(name)
-    for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
+    for action in parser.arguments:
         if (
             completer := _documents
             if name == "export schema" and action.dest == "name"
@@ -96,7 +97,7 @@ def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> 
         ):
             action.completer = completer  # type: ignore[attr-defined]
     if further:
-        first = next(action for action in parser._actions if not action.option_strings)  # noqa: SLF001
+        first = next(action for action in parser.arguments if not action.option_strings)
         first.completer = _also(further, getattr(first, "completer", None))  # type: ignore[attr-defined]
     return parser
 

@@ -45,11 +45,9 @@ _LARGE = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    options.add_inventory(parser)
-    for action in parser._actions:  # noqa: SLF001 - one shared definition, another name in the help
-        if action.dest == "inventory":
-            action.nargs, action.metavar = "*", "MESSAGE|INVENTORY"
-            action.help = "a message in quotes, or anything that ansible-playbook -i takes; without it: this machine"
+    message = options.add_inventory(parser)
+    message.nargs, message.metavar = "*", "MESSAGE|INVENTORY"
+    message.help = "a message in quotes, or anything that ansible-playbook -i takes; without it: this machine"
     group = parser.add_argument_group("what to examine")
     group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")

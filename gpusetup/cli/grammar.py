@@ -43,10 +43,10 @@ def likely_commands(word: str, commands: Iterable[str]) -> list[str]:
     return [nearest] if nearest else []
 
 
-def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Action]:
+def rare_options(name: str, parser: "Parser") -> list[argparse.Action]:
     """Return a command's options that only `--help-all` shows."""
     rare = {*tables()["rare"][""], *tables()["rare"].get(name, ())}
-    return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001 - no other list
+    return [one for one in parser.arguments if rare & set(one.option_strings)]
 
 
 def listed(names: Mapping[str, str]) -> str:
@@ -134,6 +134,11 @@ class Parser(argparse.ArgumentParser):
     given: frozenset[argparse.Action] = frozenset()
     """The options of the command line that is being parsed."""
 
+    @property
+    def arguments(self) -> list[argparse.Action]:
+        """Its positional arguments and its options."""
+        return self._actions
+
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse arguments; requirements, and an optional argument such as INVENTORY, may also follow an option."""
         self.given = frozenset()
@@ -149,7 +154,7 @@ class Parser(argparse.ArgumentParser):
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """Return a value; an empty one, as of an unset variable, is never meant: `apply ''` is not this machine."""
-        if action in self.given and isinstance(action, argparse._StoreAction):  # noqa: SLF001 - it has no other name
+        if action in self.given and isinstance(action, self._registry_get("action", "store")):
             raise argparse.ArgumentError(action, "given twice: it takes one value")
         self.given |= {action} if action.option_strings else set()
         if action.nargs != "*" and action.default != "" and any(not text.strip() for text in arg_strings):

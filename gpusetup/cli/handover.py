@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 from gpusetup.cli import options, output
+from gpusetup.cli.grammar import Parser
 from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.handover.awx import Option, awx_files, survey
 from gpusetup.model.facts import Facts
@@ -164,7 +165,7 @@ def files_for_awx() -> dict[str, str]:
 def _option(variable: str) -> Option:
     """Return an option as its command declares it."""
     command, name = _OPTIONS[variable]
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = Parser(add_help=False)
     import_module(f"gpusetup.cli.{command}").add_arguments(parser)
-    action = next(action for action in parser._actions if action.dest == name)  # noqa: SLF001 - nothing else lists them
+    action = next(action for action in parser.arguments if action.dest == name)
     return variable, (action.help or "") % vars(action), action.type, action.choices  # type: ignore[return-value]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from gpusetup.cli.grammar import Parser
     from gpusetup.rollout.options import Freeing
     from gpusetup.supply.server import Tls, WebServer
 
@@ -63,12 +64,12 @@ def check_numbers(arguments: argparse.Namespace, *names: str, least: int = 0) ->
             raise BadInputError("GS-140", f"{option} must be {least} or more, not {value:g}", path=option)
 
 
-def refuse_idle(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def refuse_idle(arguments: argparse.Namespace, parser: Parser) -> None:
     """Refuse an option that would have no effect: without what its help names (`with --OTHER: …`), or a host's login.
 
     An option to reach hosts needs hosts: without an inventory a command is about this machine.
     """
-    known = parser._option_string_actions  # noqa: SLF001 - argparse offers no other list of them
+    known = {option: one for one in parser.arguments for option in one.option_strings}
     given = [name for name, one in known.items() if getattr(arguments, one.dest, one.default) != one.default]
     given += ["-- ARGS"] if getattr(arguments, "ansible_arguments", ()) else []
     words = {*given, f"--level {getattr(arguments, 'level', '')}"}
@@ -102,7 +103,7 @@ def _refuse_unwritable(name: str, option: str, *, folder: bool) -> None:
         )  # fmt: skip
 
 
-def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+def check_arguments(arguments: argparse.Namespace, parser: Parser) -> None:
     """Refuse, before any work, no forks, and a file or folder to write that cannot be written.
 
     Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
@@ -113,7 +114,7 @@ def check_arguments(arguments: argparse.Namespace, parser: argparse.ArgumentPars
         arguments.out = None  # standard output, as for other programs
     written = {"out", "csv", "html", "observations", "lease_out", "bundle", "textfile"}
     written |= {"lock"} if arguments.command == "resolve" else set()
-    for one in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
+    for one in parser.arguments:
         if one.dest in written and (name := getattr(arguments, one.dest)) not in (None, "-"):
             _refuse_unwritable(name, one.option_strings[0], folder=one.metavar == "DIR")
     unread = {*written, "ansible_arguments"}
@@ -211,15 +212,11 @@ def add_newer(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_inventory(parser: argparse.ArgumentParser, without: str = "this machine") -> None:
+def add_inventory(parser: argparse.ArgumentParser, without: str = "this machine") -> argparse.Action:
     """Add INVENTORY and the options that Ansible needs to reach its hosts; `without` is what stands for one."""
-    parser.add_argument(
-        "inventory",
-        nargs="?",
-        metavar="INVENTORY",
-        help=f"anything that ansible-playbook -i takes; without it: {without}",
-    )
     add_reach(parser)
+    told = f"anything that ansible-playbook -i takes; without it: {without}"
+    return parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help=told)
 
 
 def add_reach(parser: argparse.ArgumentParser) -> None:

@@ -114,7 +114,7 @@ def typed(arguments: argparse.Namespace, only: Container[str] = ()) -> list[str]
 
     words, places = [], []
     left = (*_OWN, "out") if getattr(arguments, "answers", False) else _OWN  # else it is the folder of a mirror
-    for one in command_parser(arguments.command)._actions:  # noqa: SLF001 - argparse offers no other list of them
+    for one in command_parser(arguments.command).arguments:
         value = getattr(arguments, one.dest, None)
         if value is None or value == one.default or one.dest in left or (only and one.dest not in only):
             continue
