@@ -14,7 +14,7 @@ ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "test
 TOUCH: dict[str, tuple[str, ...]] = {
     "drive": (
         "gpusetup/drive/", "gpusetup/rollout/", "gpusetup/handover/", "gpusetup/cli/", "gpusetup/callback_plugins/", "gpusetup/inventory_plugins/", "playbooks/",
-        "plugins/", "roles/gpu_verify/", "gpusetup/verify/", "tests/drive/", "tests/awx_api.py",
+        "plugins/", "roles/gpu_verify/", "gpusetup/verify/", "gpusetup/supply/", "tests/drive/", "tests/modules/", "tests/unit/supply/", "tests/awx_api.py",
     ),
     "tools": ("tools/", "gpusetup/matrix/", "gpusetup/model/", "gpusetup/components/", "roles/", "tests/tools/"),
     "lab-long": (

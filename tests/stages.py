@@ -18,6 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
     "architecture", "cli", "crosscheck", "data", "golden", "hosts", "modules", "property", "unit",
 )  # fmt: skip
+REAL = (
+    "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_gpu_facts.py", "modules/test_stand_in_deb.py",
+    "modules/test_stand_in_rpm.py", "modules/test_venv.py", "unit/supply/test_mirroring.py", "unit/supply/test_rpm.py",
+)  # fmt: skip
+"""Tests of these folders that need seconds each, because pip, dnf, dpkg, container runtimes and shells really run; they rarely break."""
+SIDE_BY_SIDE = ("-n", str(min(4, os.cpu_count() or 1)))
 _ENOUGH = 6 << 30
 
 
@@ -100,22 +106,24 @@ def lint() -> Outcome:
 
 def unit() -> Outcome:
     folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
-    return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu and not fuzz", *folders)
+    left_out = [f"--ignore=tests/{name}" for name in REAL]
+    return _pytest("unit", *SIDE_BY_SIDE, "-m", "not lab and not gpu and not fuzz", *left_out, *folders)
 
 
 def fuzz() -> Outcome:
     """Ten thousand broken archives, manifests, offers and options each, of which the unit tests try a sample."""
-    return _pytest("fuzz", "-n", str(min(4, os.cpu_count() or 1)), "-m", "fuzz", "tests/unit")
+    return _pytest("fuzz", *SIDE_BY_SIDE, "-m", "fuzz", "tests/unit")
 
 
 def drive() -> Outcome:
-    """The command line through real Ansible, AWX's modules, ssh and git servers on this machine."""
-    return _pytest("drive", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not fuzz", "tests/drive")
+    """Real Ansible, AWX's modules, ssh and git servers, and the programs of REAL, on this machine."""
+    real = [f"tests/{name}" for name in REAL]
+    return _pytest("drive", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/drive", *real)
 
 
 def tools() -> Outcome:
     """What maintainers run: the refresh of the matrix, releases, pictures."""
-    return _pytest("tools", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not fuzz", "tests/tools")
+    return _pytest("tools", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/tools")
 
 
 def package() -> Outcome:
@@ -150,7 +158,7 @@ def package() -> Outcome:
 
 def pages() -> Outcome:
     """Run the commands of the documentation, and compare what they say."""
-    return _pytest("pages", "-n", str(min(4, os.cpu_count() or 1)), "tests/pages")
+    return _pytest("pages", *SIDE_BY_SIDE, "tests/pages")
 
 
 def site() -> Outcome:
@@ -186,9 +194,8 @@ def lab() -> Outcome:
 
 def lab_long() -> Outcome:
     """A driver compiled for real, dnf 5, a canary: minutes each, and they rarely break."""
-    return _needs_root("lab-long") or _pytest(
-        "lab-long", "-n", "2", "--dist", "loadfile", "-m", "lab and long", "tests/lab"
-    )
+    wanted = ("-n", "2", "--dist", "loadfile", "-m", "lab and long", "tests/lab")
+    return _needs_root("lab-long") or _pytest("lab-long", *wanted)
 
 
 def lab_slow() -> Outcome:

@@ -37,6 +37,7 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     host.path("/srv/wheels").mkdir(parents=True)  # it says which Python imports it: frameworks are gigabytes
     wheel(host.path("/srv/wheels"), TINY, "1", "import sys\nprint(sys.version_info[:2])\n")
     variables |= {"gpu_python_requirements": [f"{TINY.replace('_', '-')}==1"], "gpu_python_find_links": "/srv/wheels"}
+    variables["gpu_state_planned"] = []  # applied three times below
     play("apply", inventory, variables).well()
     assert host.ssh("rpm", "-q", "python3.12", "python3.12-pip").returncode == 0
     made_by = host.ssh("cat", "/opt/gpusetup/pyvenv.cfg").stdout
