@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpusetup.model.verdict import Item, Verdict
+from gpusetup.model.verdict import Blame, Item, Verdict
 from gpusetup.verify.expected import Bound
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.smi import SmiGpu
@@ -119,7 +119,10 @@ def failed_item(subject: str, answer: dict[str, Any], *, busy: bool) -> Item:
     """Return the item of an answer with an error; lack of memory while a job runs is the job's fault."""
     if busy and answer.get("error") == "out-of-memory":
         return Item(subject, "fail", "out of GPU memory while another job runs", blame="job")
-    return Item(subject, "fail", explain(answer), blame="stack" if answer.get("error") in ("import", "compile") else "")
+    blame: Blame = "stack" if answer.get("error") in ("import", "compile") else ""
+    if "killed by SIGKILL" in str(answer.get("message")):  # by somebody, or by the kernel for lack of memory
+        blame = "host"
+    return Item(subject, "fail", explain(answer), blame=blame)
 
 
 def interpreter_problem(machine: Machine) -> str | None:

@@ -58,6 +58,7 @@ XID = ["NVRM: Xid (PCI:0000:00:06): 63, pid=1"]
         (SMOKE, {"sections/torch/loaded/libnccl": NCCL}, "cuda.libraries fail", "[stack]"),
         (SMOKE, {f"{WORKER}/hello/packages/nvidia-nccl-cu12": "2.27.3"}, "cuda.libraries warn", ""),  # of two CUDA majors
         (STRESS, {f"{STRESSED}/deviations": 1}, "stress.compute fail", ""),
+        (STRESS, {f"{STRESSED}/pattern_errors": 8}, "stress.compute fail", "8 words changed"),
         (STRESS, {"sections/stress/samples/-1/rows/0/reasons": "0x0000000000000040"}, "stress.thermal fail", ""),  # heat
         (STRESS, {"sections/stress/after/kernel_log/lines": XID}, "stress.ecc fail", ""),
         (FOUR, {"sections/peer/wrong/1/2": 512}, "p2p.access fail", ""),

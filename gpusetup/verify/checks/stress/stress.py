@@ -8,7 +8,7 @@ from msgspec import structs
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.recovery.table import meaning
-from gpusetup.verify.answers import explain, left_out
+from gpusetup.verify.answers import failed_item, left_out
 from gpusetup.verify.checks.quick.driver import XID
 from gpusetup.verify.checks.quick.gpu import uncorrectable
 from gpusetup.verify.expected import setting
@@ -46,7 +46,7 @@ def stress_compute(machine: Machine) -> Finding:
     for key, answer in answers.items():
         subject = f"GPU {key}"
         if "error" in answer:
-            items.append(Item(subject, "fail", explain(answer)))
+            items.append(failed_item(subject, answer, busy=machine.beside_job(key)))
         elif answer["deviations"] or answer["pattern_errors"]:
             text = f"{answer['deviations']} products differ, {answer['pattern_errors']} words changed"
             items.append(Item(subject, "fail", text, answer["deviations"], 0))
@@ -157,8 +157,8 @@ def stress_thermal(machine: Machine) -> Finding:
     missing = _absent(machine)
     if missing is not None:
         return missing
-    samples = machine.sections["stress"]["samples"]
-    loaded = {key.split("/")[0] for key in machine.sections["stress"]["workers"]}
+    samples, workers = (machine.sections["stress"][name] for name in ("samples", "workers"))
+    loaded = {key.split("/")[0] for key in workers}
     items, temperatures, powers = [], [], []
     for gpu in machine.gpus:
         if str(gpu.index) not in loaded:
@@ -180,6 +180,8 @@ def stress_thermal(machine: Machine) -> Finding:
         powers.append(_curve(gpu, rows, "power.draw"))
         if named:
             items.append(Item(gpu.label, "fail", f"{', '.join(named)} at {hottest:.0f} °C", hottest))
+        elif any("error" in answer for key, answer in workers.items() if key.split("/")[0] == str(gpu.index)):
+            items.append(Item(gpu.label, "skip", "its load ended early (see stress.compute)"))
         elif clocks and highest and median(clocks) < floor * highest:
             why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
             text = f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}"
