@@ -175,6 +175,7 @@ def from_items(
     if numbers:
         # The part nearest to its limit or, where parts are beyond it, furthest beyond.
         leading = (min if verdict == "pass" else max)(numbers, key=_from_limit)
+    unit = "" if isinstance(leading.measured, str) else unit
     return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items), figures)
 
 

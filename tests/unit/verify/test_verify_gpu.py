@@ -184,6 +184,7 @@ def test_a_fault_changes_the_verdicts_that_it_should(row):
         assert found[name].blame == blame
     for name, figures in row.get("figures", {}).items():
         assert [found[name].measured, found[name].expected] == figures
+    assert {name: found[name].unit for name in row.get("units", {})} == row.get("units", {})
 
 
 @pytest.mark.parametrize("name", ["h200-x1-quick", "h200-x2-quick", "h200-x8-quick"])

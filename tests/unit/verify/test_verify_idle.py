@@ -87,6 +87,7 @@ def test_a_budget_ends_what_is_measured(observe):
     ended.set()
     assert time.monotonic() - started < 10
     assert (found["level"], found["sections"], found["left_alone"]) == ("quick", {}, ["the budget of 0.3 s was over"])
+    assert "joined" not in found["gpus"][0], "what was stopped may still end"
     assert observe("h200-x1-quick", budget=30)["level"] == "full"
 
 

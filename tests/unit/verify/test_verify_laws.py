@@ -20,8 +20,8 @@ SWEPT = [
     (FOUR, "nccl.all-reduce", RATES.format(6), 1), (FOUR, "nccl.all-reduce", RATES.format(2), 1),
     (FULL, "launch.latency", "sections/launch/0/rows/*/stream_us", 40),
     (HOSTS, "nccl.hosts", "sections/hosts/ranks/*/results/*/bus/*", 1), (FULL, "rdma.bandwidth", "sections/rdma/adapters/0/runs/host/gbits", 1),
-    (ONE, "gpu.memory-repair", "retired_pages/double_bit_retirement/retired_count", 90), (ONE, "pcie.link", "pci/replay_counter", 9000),
-    (ONE, "gpu.ecc", "ecc_errors/volatile/dram_correctable", 9000), (ONE, "gpu.power", "temperature/gpu_temp_tlimit", 50),
+    (ONE, "gpu.memory-repair", "retired_pages/double_bit_retirement/retired_count", 90),
+    (ONE, "gpu.ecc", "ecc_errors/volatile/dram_correctable", 9000),
     (ONE, "gpu.power", "gpu_power_readings/current_power_limit", 700),
 ]  # fmt: skip
 """A capture, a check, the places of a figure (in the document, else in nvidia-smi's XML), and how far to sweep it."""

@@ -200,7 +200,8 @@ def kernel_xid(machine: Machine) -> Finding:
         job = known.verdict == "warn" and (known.bucket == "RESTART_APP" or number in _BY_PROGRAMS)
         items.append(Item(address or "PCI", known.verdict, text, number, blame="job" if job else ""))
     if not items:
-        return Finding("pass", f"none since boot ({log['source']})", 0, 0)
+        since = "since boot" if log.get("whole", True) else "in what is kept of this boot"
+        return Finding("pass", f"none {since} ({log['source']})", 0, 0)
     return from_items(items, "none that indicates a problem")
 
 

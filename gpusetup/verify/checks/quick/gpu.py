@@ -239,7 +239,7 @@ def _power(gpu: SmiGpu) -> Item:
     if room is None and slowdown is not None and temperature is not None:
         left = slowdown - temperature
     if left is not None and left < floor:
-        return Item(gpu.label, "warn", f"{left:.0f} °C left before it slows down", left, limit=floor)
+        return Item(gpu.label, "warn", f"{left:.0f} °C left before it slows down, at least {floor:.0f} are expected")
     if limit is None or default is None:
         return Item(gpu.label, "unsupported", "reports no power limit")
     if limit < default:

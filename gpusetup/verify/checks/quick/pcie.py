@@ -49,14 +49,11 @@ def _link(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
         )
     working = (gpu.number("utilization/gpu_util") or 0) > 20
     if now is not None and best is not None and now < best and (working or gpu.text("performance_state") == "P0"):
-        return Item(
-            gpu.label, "warn", f"link at generation {now:.0f} under load, {best:.0f} is possible", now, best, best
-        )
+        return Item(gpu.label, "warn", f"link at generation {now:.0f} under load, {best:.0f} is possible")
     replays, many = gpu.number("pci/replay_counter") or 0, float(setting("pcie_replays_warn"))
     if replays > many:
-        return Item(
-            gpu.label, "warn", f"{replays:.0f} packets were retransmitted: the link is unreliable", replays, 0, many
-        )
+        text = f"{replays:.0f} packets were retransmitted, more than {many:.0f}: the link is unreliable"
+        return Item(gpu.label, "warn", text)
     return Item(gpu.label, "pass", measured=int(width), expected=able, limit=able)
 
 

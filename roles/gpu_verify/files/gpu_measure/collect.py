@@ -121,7 +121,9 @@ def kernel_log() -> Dict[str, Any]:
         answer = child.run(argv, TOOL_DEADLINE)
         if answer["rc"] == 0 and answer["stdout"]:
             resets = smi.resets(LiveHost())
-            return {"source": argv[0], "lines": _about_gpus(answer["stdout"]), "error": None, "resets": resets}
+            whole = "Linux version" in answer["stdout"]  # the kernel's first line; older ones give way to newer ones
+            lines = _about_gpus(answer["stdout"])
+            return {"source": argv[0], "whole": whole, "lines": lines, "error": None, "resets": resets}
     return {
         "source": None,
         "lines": [],

@@ -161,7 +161,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
                     document["sections"].update(on_the_gpus(team, depth, collection))
             finally:
                 team.close()
-        if depth > 1:
+        if LEVELS.index(document["level"]) > 1:
             look_again(document["gpus"])
         quick = collection.finish()
         facts = quick.pop("facts", None) or {"error": "it did not answer in time"}
