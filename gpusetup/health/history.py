@@ -103,14 +103,18 @@ def _append(path: Path, host: HostReport, report: Report, gpus: str) -> None:
 
 
 def _figures(host: HostReport) -> Iterator[tuple[str, str, str, float]]:
-    """Yield the figures that were judged; those measured while a job ran say nothing about the machine."""
+    """Yield the figures that were judged.
+
+    Those beside a job say nothing about the machine, nor does a fail without a limit: it is no rate that could be.
+    """
     for result in host.results:
         if not result.unit or result.level == "quick":
             continue
         for item in result.items:
             if not isinstance(item.measured, (int, float)) or not math.isfinite(item.measured):
                 continue
-            if item.verdict in ("pass", "warn", "fail") and item.blame != "job":
+            judged = item.verdict in ("pass", "warn") or (item.verdict == "fail" and item.limit is not None)
+            if judged and item.blame != "job":
                 yield result.id, item.subject, result.unit, float(item.measured)
 
 

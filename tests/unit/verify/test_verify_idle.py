@@ -96,6 +96,12 @@ def test_a_failure_within_the_budget_is_not_taken_for_its_end(observe):
         observe("h200-x1-quick", work=Mock(side_effect=OSError("no space")), budget=30)
 
 
+def test_a_part_that_raises_costs_the_others_nothing(observe, probe, monkeypatch):
+    monkeypatch.setattr(probe.observe.write_bandwidth, "measure", Mock(side_effect=KeyError("ports")))
+    found = observe("h200-x1-quick")["sections"]
+    assert (found["rdma"]["message"], "workers" in found) == ("KeyError: 'ports'", True)
+
+
 def test_facts_that_come_too_late_are_said_to_be_missing(observe):
     assert observe("h200-x1-quick", lambda document: document.update(facts=None))["facts"].keys() == {"error"}
 

@@ -245,8 +245,10 @@ def rdma_bandwidth(machine: Machine) -> Finding:
     section = machine.sections.get("rdma")
     if not isinstance(section, dict):
         return Finding("skip", "not run")
-    if section.get("error"):
+    if section.get("error") == "missing":
         return Finding("skip", "ib_write_bw is not installed (gpusetup_rdma brings perftest)")
+    if "error" in section:
+        return Finding("fail", f"not measured: {answers.explain(section)}", blame="gpusetup")
     ports = {(hca["name"], port["number"]): (hca, port) for hca, port in active_ports(machine)}
     items = [
         _beside_job(machine, _adapter(machine, found, kind, ports[found["name"], found["port"]]))

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.answers import explain
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import check, from_items
 
@@ -30,6 +31,8 @@ def judge(machine: Machine) -> Finding:
     answers = _answers(machine)
     if not answers:
         return Finding("unsupported", "no desktops here")
+    if isinstance(answers.get("error"), str):
+        return Finding("fail", f"not tried: {explain(answers)}", blame="gpusetup")
     items = [item(user, told) for user, told in answers.items()]
     return from_items(items, f"{len(items)} desktops draw on the GPU: {items[0].measured}")
 

@@ -166,7 +166,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
         quick = collection.finish()
         facts = quick.pop("facts", None) or {"error": "it did not answer in time"}
         if LEVELS.index(document["level"]) > 1 and gpus and not (request.get("hosts") or request.get("budget")):
-            written = write_bandwidth.measure(facts)
+            written = attempt(write_bandwidth.measure, facts)
             document["sections"].update({"rdma": written} if written else {})
         document.update({"facts": facts, "quick": quick, "collector_seconds": collection.seconds})
     document["seconds"] = round(time.monotonic() - started, 3)
@@ -216,13 +216,21 @@ def within(seconds: float, work: Callable[..., Dict[str, Any]], *arguments: Any)
     return found[0] if found else None
 
 
+def attempt(work: Callable[..., Dict[str, Any]], *arguments: Any) -> Dict[str, Any]:
+    """Return the result of a part, or its failure, which must not cost the others."""
+    try:
+        return work(*arguments)
+    except Exception as failure:
+        return {"error": "failed", "message": f"{type(failure).__name__}: {failure}"}
+
+
 def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) -> Dict[str, Any]:
     """Run everything above `quick`; the frameworks' processes have ended before anything is measured."""
     found: Dict[str, Any] = {}
     work = frameworks.start(team.python, team.request, team.scratch, collection)
     above = packages.Packages(team.python, team.request, team.scratch, team.members)
     above.start()
-    drawn = desktops.look(collection.wait("facts") or {})
+    drawn = attempt(desktops.look, collection.wait("facts") or {})
     if drawn:
         found["desktops"] = drawn
     if team.python:
