@@ -158,7 +158,8 @@ def _warnings(request: Request, matrix: Matrix) -> list[str]:
     from gpusetup.resolve.answer import unknown_driver
 
     about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
-    return [text for text in (age_warning(matrix), about_driver, *map(alone, request.requirements)) if text]
+    exact = (alone(wish, matrix) for wish in request.requirements)
+    return [text for text in (age_warning(matrix), about_driver, *exact) if text]
 
 
 def _asked(request: Request) -> bool:

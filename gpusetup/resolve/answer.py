@@ -216,7 +216,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
 
         found += package_warnings(space, solution)
     found += python_warnings(space, solution)
-    found += filter(None, map(alone, space.request.requirements))
+    found += filter(None, (alone(wish, space.matrix) for wish in space.request.requirements))
     return tuple(dict.fromkeys(found))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.request import PACKAGES
 from gpusetup.resolve.domains import TorchValue, Value, parsed
@@ -80,10 +80,26 @@ def nearest(published: list[str], wanted: str) -> list[str]:
     return [*below[-2:], *above[:1]] if above else below[-3:]
 
 
-def alone(wish: Requirement) -> str:
-    """Return a note if a version such as ==2.6 is one release, as for pip, and not a series; else an empty string."""
+def records(matrix: Matrix, component: str) -> tuple[Any, ...]:
+    """Return the records of a component's releases, and those of torch's builds."""
+    if component == "python":
+        return ()
+    if component in PACKAGES:
+        return matrix.package(component).releases
+    file: Any = getattr(matrix, component)
+    found: tuple[Any, ...] = file.versions if component == "driver" else file.releases
+    return (*found, *file.builds) if component == "torch" else found
+
+
+def alone(wish: Requirement, matrix: Matrix) -> str:
+    """Return a note if ==2.5 or the like is one release, as for pip, of a series with more; else an empty string."""
     number = wish.specifier.removeprefix("==")
-    if wish.component == "python" or not re.fullmatch(r"\d+(\.\d+)?", number):
+    if not re.fullmatch(r"\d+(\.\d+)?", number):
+        return ""
+    wanted = parsed(number).release
+    series = {parsed(one.version) for one in records(matrix, wish.component)}
+    series = {version for version in series if version.release[: len(wanted)] == wanted}
+    if parsed(number) not in series or len(series) == 1:
         return ""
     zeros = ".0" * (2 - number.count("."))
     return f"{wish} is {number}{zeros} alone, as for pip; {wish.component}={number} is any {number}"

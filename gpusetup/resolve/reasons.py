@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from gpusetup.matrix.load import Matrix
 from gpusetup.model.record import Record
-from gpusetup.model.request import COMPONENTS, PACKAGES
+from gpusetup.model.request import COMPONENTS
 from gpusetup.model.stack import Reason
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations, stays
 from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchValue, Value, matches, parsed
 from gpusetup.resolve.hardware import code_of, cudnn_limit
-from gpusetup.resolve.naming import cite, label, only_module, rule_source, title
+from gpusetup.resolve.naming import cite, label, only_module, records, rule_source, title
 from gpusetup.resolve.package_sentences import python_reasons
 from gpusetup.resolve.policy import breaches, rule_of
 from gpusetup.resolve.preferences import build_rank, short_lived
@@ -95,21 +94,11 @@ def _candidates(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]
     if space.matrix.overlay is None:
         return  # the shipped data has been reviewed
     for component, value in solution.items():
-        matching = (item for item in _published(space.matrix, component) if item.version == value.version)
+        matching = (item for item in records(space.matrix, component) if item.version == value.version)
         record = next((item for item in matching if item.candidate), None)
         if record is not None:
             text = f"{label(component, value)}: {record.note}"
             yield Reason(component=component, rule="candidate", text=text, source=cite(space.matrix, component, record))
-
-
-def _published(matrix: Matrix, component: str) -> tuple[Any, ...]:
-    if component == "python":
-        return ()
-    if component in PACKAGES:
-        return cast("tuple[Any, ...]", matrix.package(component).releases)
-    file = getattr(matrix, component)
-    found: tuple[Any, ...] = file.versions if component == "driver" else file.releases
-    return (*found, *file.builds) if component == "torch" else found
 
 
 def _record(value: Value) -> Record:

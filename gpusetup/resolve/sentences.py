@@ -54,7 +54,7 @@ def _general(context: Context, member: Unary | Pair) -> str:
 def _requested(context: Context, member: Unary) -> str:
     wish = cast("Requirement", member.subject)
     if member.allowed:
-        return f"{wish} was asked for" + alone(wish).replace(f"{wish} is", ":")
+        return f"{wish} was asked for" + alone(wish, context.space.matrix).replace(f"{wish} is", ":")
     matrix = context.space.matrix
     text = f"there is no {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
