@@ -268,7 +268,7 @@ def gpu_persistence(machine: Machine) -> Finding:
         else:
             items.append(Item(gpu.label, "warn", "persistence is off", mode, "Enabled"))
     lasting = (machine.service("persistenced") or {}).get("active") == "active"
-    told = "set by hand or at boot" if machine.facts.get("services") else "how is not known"
+    told = "set by hand or at boot" if machine.facts.get("services") else "what set it could not be read"
     return from_items(items, "on, by nvidia-persistenced" if lasting else f"on, {told}")
 
 
