@@ -291,10 +291,15 @@ def playbooks(monkeypatch):
 
 def test_hosts_that_do_not_answer_are_data(session, playbooks):
     gone = Failure("Look", "Connection refused", unreachable=True)
-    playbooks(verify={"a": "h200-x1-quick", "b": gone, "c": Failure("Look", "the probe was killed after 90 s")})
+    ends = {
+        "c": "the probe was killed after 90 s",
+        "d": "the probe ended with -11: x",
+        "e": "the probe ended with 1: x",
+    }
+    playbooks(verify={"a": "h200-x1-quick", "b": gone} | {host: Failure("Look", why) for host, why in ends.items()})
     found = observe_fleet(session, Ask(level="quick"))
-    assert found["a"].document["level"] == "quick"
-    assert (found["b"].document, found["b"].unreachable) == (None, True)
+    assert (found["a"].document["level"], found["b"].document, found["b"].unreachable) == ("quick", None, True)
+    assert [found[host].own_fault for host in "bcde"] == [False, False, False, True]
     assert (found["c"].problem.partition(";")[0], found["c"].unreachable) == ("the probe was killed after 90 s", False)
 
 
@@ -350,7 +355,6 @@ def test_a_long_stress_has_a_long_deadline():
 def test_a_pci_domain_beyond_four_digits():
     text = '<nvidia_smi_log><gpu id="00010000:3A:00.0"><uuid>GPU-1</uuid></gpu><gpu id="00000000:06:00.0"><uuid>GPU-2</uuid></gpu></nvidia_smi_log>'
     assert [gpu.bus_id for gpu in parse_gpus(text)] == ["10000:3a:00.0", "0000:06:00.0"]
-    # Documents with entities are not parsed.
     assert parse_gpus('<!DOCTYPE a [<!ENTITY b "c">]><nvidia_smi_log><gpu id="1">&b;</gpu></nvidia_smi_log>') == ()
 
 
