@@ -81,32 +81,32 @@ class Callback:
     def __init__(self, url: str, token_file: Path = TOKEN_FILE, pause: float = _PAUSE) -> None:
         self.url, self.token_file, self.pause = url, token_file, pause
         self.newest: Status | None = None
-        self.changed = threading.Event()
-        self.idle = threading.Event()
-        self.idle.set()
+        self.turn = threading.Condition()
         if url:
             threading.Thread(target=self._work, daemon=True).start()
 
     def tell(self, status: Status) -> None:
         """Queue a status and return at once."""
         if self.url:
-            self.idle.clear()
-            self.newest = status
-            self.changed.set()
+            with self.turn:
+                self.newest = status
+                self.turn.notify_all()
 
     def settle(self, seconds: float) -> bool:
         """Wait at most this long for delivery; return whether nothing is left to send."""
-        return self.idle.wait(seconds)
+        with self.turn:
+            return self.turn.wait_for(lambda: self.newest is None, seconds)
 
     def _work(self) -> None:
         while True:
-            self.changed.wait()
-            self.changed.clear()
-            status = self.newest
-            if status is not None:
-                self._deliver(status)
-            if not self.changed.is_set():
-                self.idle.set()
+            with self.turn:
+                while (status := self.newest) is None:
+                    self.turn.wait()
+            self._deliver(status)
+            with self.turn:
+                if self.newest is status:
+                    self.newest = None
+                    self.turn.notify_all()
 
     def _deliver(self, status: Status) -> None:
         headers = {"Content-Type": "application/json"}
@@ -121,8 +121,9 @@ class Callback:
                     return
             except Unfetched:
                 pass
-            if self.changed.wait(self.pause * 2**attempt):
-                return
+            with self.turn:
+                if self.turn.wait_for(lambda: self.newest is not status, self.pause * 2**attempt):
+                    return
 
 
 RESERVE = HOME / "reserve"

@@ -44,24 +44,21 @@ def password_pipe(folder: Path, name: str, password: str | None) -> Iterator[Pat
     finally:
         over.set()
         with suppress(OSError):
-            # Wakes the feeder if nobody opened the pipe.
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+            reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # wakes the feeder if nobody opened the pipe
+            feeder.join()
+            os.close(reader)
         path.unlink(missing_ok=True)
-        feeder.join(timeout=5)
 
 
 def _feed(path: Path, secret: bytes, over: threading.Event) -> None:
-    while not over.is_set():
-        try:
-            descriptor = os.open(path, os.O_WRONLY)
-        except OSError:
-            return
-        if not over.is_set():
-            with suppress(OSError):
-                os.write(descriptor, secret)
-        os.close(descriptor)
-        # A reader sees the end only once every writer has closed: give it time to.
-        over.wait(0.2)
+    fresh = path.with_suffix(".next")
+    with suppress(OSError):
+        while not over.is_set():
+            with suppress(BrokenPipeError), os.fdopen(os.open(path, os.O_WRONLY), "wb", 0) as pipe:
+                if not over.is_set():
+                    os.mkfifo(fresh, 0o600)
+                    fresh.rename(path)  # a reader that sees its end late must not read the password twice
+                    pipe.write(secret)
 
 
 ENVIRONMENT = "GPUSETUP_SECRETS"
