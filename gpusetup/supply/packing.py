@@ -188,6 +188,7 @@ def _unpacked(
     try:
         with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry) as tar:
             raw, signature, entry = _heads(first, tar)
+            (out / _UNTIL_WHOLE).touch()  # first of all files: a folder with others is refused
             write_whole(out / _UNTIL_WHOLE, raw)
             manifest = _manifest(first, out / _UNTIL_WHOLE)
             accepted(manifest, out, signed=bool(signature), whole=False)

@@ -1,8 +1,12 @@
 """Small signed apt packages, a bundle of them, and the key that signs what the tests publish; apt and gpg are real."""
 
 import hashlib
+import itertools
+import multiprocessing
+import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -20,6 +24,7 @@ from gpusetup.supply.signing import signer
 from gpusetup.supply.site import add_system
 
 NEEDED = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+TOUCHES = ("open", "os.link", "os.mkdir", "os.remove", "os.rename")
 PIP = "pip-26.0-py3-none-any.whl"
 REPOSITORY = "compute/cuda/repos/debian12/x86_64"
 
@@ -74,6 +79,21 @@ def out(tmp_path, supply, key):
     """The folder of a bundle."""
     add_system(tmp_path / "site", supply, key, nothing)
     return tmp_path / "site"
+
+
+def killed_at(moment, work, *given):
+    """Do the work in a process that is killed as it touches its so-and-so-many-th file; return whether it was."""
+
+    def run():
+        touched = itertools.count(1)
+        sys.addaudithook(lambda event, _: event in TOUCHES and next(touched) == moment and os.kill(os.getpid(), 9))
+        work(*given)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -9)
+    return process.exitcode != 0
 
 
 def no_wheels(folder, **_what):

@@ -3,12 +3,10 @@
 import asyncio
 import errno
 import hashlib
+import itertools
 import json
 import random
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jsonschema
@@ -23,7 +21,7 @@ from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.server import _answer
 from tests.refusals import refused
-from tests.unit.supply.conftest import nothing
+from tests.unit.supply.conftest import killed_at, nothing
 
 needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")
 MIB = 1 << 20
@@ -201,24 +199,17 @@ def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site, newer, 
 
 @pytest.mark.parametrize("kind", ["the first", "an update", "an update of what is new alone"])
 def test_killed_at_any_moment_the_bundle_is_whole_and_the_same_command_completes(site, newer, tmp_path, kind):
-    there, moments = tmp_path / "there", random.Random(11)
+    there, killed = tmp_path / "there", True
     (new,) = pack(newer, tmp_path / "n.tar", 0, nothing, site / MANIFEST if "alone" in kind else None)
-    argv = [sys.executable, "-m", "gpusetup", "bundle", "unpack", str(new), "--out", str(there)]
-    took = 0.0
-    for number in range(6):
+    moments = itertools.count(1, 3)
+    while killed:
         shutil.rmtree(there, ignore_errors=True)
         if kind != "the first":
             shutil.copytree(site, there)
-        if number:
-            process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(took * (0.4 + moments.random() * 0.6))
-            process.kill()
-            process.wait()
-            if kind != "the first":
-                assert check_bundle(there) in (check_bundle(site), check_bundle(newer))
-        began = time.monotonic()
-        subprocess.run(argv, check=True, capture_output=True)
-        took = took or time.monotonic() - began
+        killed = killed_at(next(moments), unpack, new, there, nothing)
+        if kind != "the first":
+            assert check_bundle(there) in (check_bundle(site), check_bundle(newer))
+        unpack(new, there, nothing)
         assert check_bundle(there) == check_bundle(newer)
         assert not [*there.rglob(".*.new"), *tmp_path.glob(".there*")]
 
