@@ -91,7 +91,7 @@ def test_documents_come_one_a_line_until_they_are_not_wanted(environment):
     process = start(environment, "--json", "--every", "0.3", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     told = [json.loads(process.stdout.readline()) for _ in range(4)]
     process.stdout.close()
-    assert process.wait(10) == 0, "as head would"
+    assert process.wait(60) == 0, "as head would"
     assert told[-1]["hosts"]["localhost"]["state"] == "live"
 
 
@@ -100,12 +100,12 @@ def test_rows_are_appended_until_a_signal(environment, tmp_path):
     for number in (signal.SIGINT, signal.SIGTERM):
         before = path.stat().st_size if path.exists() else 0
         process = start(environment, "--csv", path, "--every", "0.3", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while (path.stat().st_size if path.exists() else 0) <= before + 800:
             assert time.monotonic() < end
             time.sleep(0.05)
         process.send_signal(number)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert process.stdout.read() == ""
     lines = list(csv.DictReader(path.open()))
     assert [line["gpu"] for line in lines[:2]] == ["0", "1"]
@@ -136,7 +136,7 @@ def test_a_driver_that_hangs_is_told_with_what_it_was_asked_and_does_not_hold_up
     assert seen[-1]["stuck"]["seconds"] >= 5
     assert seen[-1]["gpus"][0]["utilization"] == 97, "what it told last"
     process.terminate()
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     process.stdout.close()
 
 
@@ -162,7 +162,7 @@ class Terminal:
         self.seen += got
         return got
 
-    def until(self, text, seconds=20):
+    def until(self, text, seconds=60):
         end = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < end, self.seen[-2000:]
@@ -172,7 +172,7 @@ class Terminal:
         os.write(self.ours, text.encode())
 
     def ended(self):
-        code = self.process.wait(10)
+        code = self.process.wait(60)
         self.read(0.2)
         return code
 
@@ -247,7 +247,7 @@ def test_without_a_terminal_there_are_plain_lines(environment):
     process = start(environment, "--every", "0.3", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     lines = [process.stdout.readline() for _ in range(12)]
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     assert not any("\x1b" in line for line in lines)
     assert any(line.startswith("  0 H200") for line in lines)
 

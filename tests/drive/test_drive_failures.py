@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,10 +38,10 @@ def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
     assert done.track.hosts["b"].failure.task == "between tasks"
 
 
-@pytest.mark.parametrize(("forks", "waits"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("forks", "waits"), [(1, True), (12, False)])
 def test_a_fleet_larger_than_what_ansible_works_on_at_once_has_the_deadline_several_times(ansible, forks, waits):
-    program = f"hosts('a', 'b', 'c', forks={forks})\ntime.sleep(6.5)\ntell('end', stats={{}})"
-    assert run(ansible(program), deadline=3).finished.timed_out is not waits
+    program = f"hosts(*'abcdefghijkl', forks={forks})\ntime.sleep(6.5)\ntell('end', stats={{}})"
+    assert run(ansible(program), deadline=5).finished.timed_out is not waits
 
 
 def test_ansible_that_is_killed_leaves_a_verdict_per_host(ansible):
@@ -111,12 +110,10 @@ def test_ctrl_c_stops_cleanly_and_tells_who_was_where(ansible):
             self.stopped = True
 
     watcher = Watcher()
-    started = time.monotonic()
     done = run(session, observer=watcher)
     assert done.interrupted
     assert watcher.stopped
     assert done.track.hosts["a"].task == "Install"
-    assert time.monotonic() - started < 20
 
 
 def test_the_run_directory_is_its_owners_alone(ansible):

@@ -12,11 +12,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 
 from tests.lab.process import until
 from tests.modules.stand_ins import refused
+from tests.programs import gone
 
 
 def slow(running):
     running.tell("work", "half of it", 50)
-    time.sleep(1)
+    until(Path(running.state_folder, "over").exists, "the test lets it end", 60)
     return {"changed": True, "pid": os.getpid()}
 
 
@@ -25,6 +26,7 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
     assert first["state"] == "running"
     with refused("GS-452", "already changing this host"):
         jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
+    (tmp_path / "over").touch()
     status = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(lambda _job: pytest.fail("again"), 30)
     assert status["result"]["changed"] is True
     assert status["result"]["pid"] not in {os.getpid(), os.getsid(0)}
@@ -38,15 +40,18 @@ def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path
     with refused("GS-452", "job python-"):
         packages.start_or_join(lambda _job: pytest.fail("beside"), 30)
     owner.take(folder, {"home": "me", "run": "3"}, "wish")
+    (tmp_path / "over").touch()
     status = packages.start_or_join(lambda _job: pytest.fail("beside"), 30)
     assert (status["state"], status["message"], status["result"]) == ("running", "done", None)
     assert packages.start_or_join(lambda _job: {"own": True}, 30)["result"] == {"own": True}
 
 
 def test_an_answer_nobody_fetched_is_given_once(tmp_path):
-    jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: (time.sleep(0.3), {"number": 1})[1], 0)
+    over = lambda _job: until((tmp_path / "over").exists, "nobody waits", 60) or {"number": 1}  # noqa: E731
+    jobs.Job(str(tmp_path), "x", {}).start_or_join(over, 0)
+    (tmp_path / "over").touch()
     told = jobs.Job(str(tmp_path), "x", {}).status_path
-    until(lambda: (files.read_json(told) or {}).get("state") == "done", "it has an answer", 20)
+    until(lambda: (files.read_json(told) or {}).get("state") == "done", "it has an answer", 60)
     again = jobs.Job(str(tmp_path), "x", {})
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 1}
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
@@ -96,8 +101,9 @@ def test_a_job_that_is_over_without_an_end_is_started_again(tmp_path, over):
     job = jobs.Job(str(tmp_path), "x", {})
     if over == "killed":
         job.start_or_join(lambda _job: time.sleep(60), 0.5)
-        os.kill(files.read_json(job.status_path)["pid"], 9)
-        time.sleep(0.3)
+        pid = files.read_json(job.status_path)["pid"]
+        os.kill(pid, 9)
+        assert gone(pid)
     else:
         os.makedirs(job.folder)
         status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}

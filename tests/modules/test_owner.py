@@ -180,7 +180,7 @@ def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, m
         for _minute in range(4):
             clock.now += 60.0
             Path(owner._UPTIME).write_text(f"{clock.now} 0\n")
-            for _look in range(100):
+            for _look in range(1200):
                 if (owner._read(folder) or {})["seen"] == clock.now:
                     break
                 threading.Event().wait(0.1)
@@ -215,7 +215,7 @@ def test_a_disk_that_was_full_for_a_moment_ends_no_signs_of_life(clock, folder, 
     monkeypatch.setattr(owner, "_SIGN_OF_LIFE", 0.01)
     clock.sleep(60.0)
     over = owner.show_life(folder, token)
-    for _look in range(100):
+    for _look in range(1200):
         if owner._read(folder)["seen"] == clock.now:
             break
         threading.Event().wait(0.05)

@@ -1,10 +1,11 @@
 """Programs on the host: their lines, their end, and what they leave behind."""
 
 import os
-import time
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+
+from tests.programs import alive
 
 ENV = process.environment()
 
@@ -14,11 +15,11 @@ def run(script):
 
 
 def test_a_daemon_that_keeps_the_pipe_holds_nobody_up_nor_does_one_that_never_stops_talking():
-    began = time.monotonic()
-    assert run("echo started; sleep 100 & exit 3") == (3, ["started"])
-    assert process.output(["sh", "-c", "echo out; sleep 100 & echo no >&2"], ENV) == (0, "out\n", "no\n")
+    code, (daemon,) = run("sleep 1000 & echo $!; exit 3")
+    assert (code, alive(int(daemon))) == (3, True)
+    code, daemon, error = process.output(["sh", "-c", "sleep 1000 & echo $!; echo no >&2"], ENV)
+    assert (code, alive(int(daemon)), error) == (0, True, "no\n")
     assert run("(while :; do echo noise; sleep 0.01; done) & exit 0")[0] == 0
-    assert time.monotonic() - began < 60
 
 
 def test_all_that_was_said_before_the_end_is_heard():
@@ -27,9 +28,7 @@ def test_all_that_was_said_before_the_end_is_heard():
 
 
 def test_a_program_that_closes_its_output_is_waited_for():
-    began = time.monotonic()
     assert run("exec >&- 2>&-; sleep 0.5; exit 4") == (4, [])
-    assert time.monotonic() - began > 0.4
 
 
 def test_a_missing_program_is_told_as_such():
@@ -52,10 +51,8 @@ def test_status_lines_come_through_their_own_descriptor():
 
 @pytest.mark.parametrize("script", ["sleep 100", "sleep 100 & wait", "exec >&- 2>&-; sleep 100"])
 def test_a_deadline_ends_a_program_and_its_children(script):
-    began = time.monotonic()
     code, _out, error = process.output(["sh", "-c", script], ENV, 0.3)
     assert (code, error) == (process.TIMED_OUT, "sh gave no answer within 0.3 s")
-    assert time.monotonic() - began < 60
 
 
 def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes():

@@ -202,10 +202,8 @@ def test_patience_ends(site, tmp_path):
 
 def test_a_server_that_stalls_or_drips_is_given_up(site):
     assert fetch(site.says("stalls", "whole"), limit=1 << 20, patience=30, pause=0.01, timeout=0.3) == CONTENT
-    began = time.monotonic()
     with pytest.raises(Unfetched, match="too slow"):
         fetch(site.says("drips"), limit=1 << 20, patience=0.1, pause=0.2, timeout=1)
-    assert time.monotonic() - began < 60, "the whole of it takes three minutes"
 
 
 def test_another_file_that_came_whole_is_final(site, tmp_path):

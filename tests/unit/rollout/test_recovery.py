@@ -206,7 +206,7 @@ def test_a_host_whose_programs_cannot_be_listed_is_not_free(fleet, unreachable, 
 
 def test_all_nodes_drain_at_once_though_their_jobs_take_long():
     scheduler, all_wait = Scheduler(), Barrier(40)
-    scheduler.drain = lambda _node, _seconds: all_wait.wait(10) * 0 or Drained(ok=True, ours=True)
+    scheduler.drain = lambda _node, _seconds: all_wait.wait(60) * 0 or Drained(ok=True, ours=True)
     plans = {f"n{number}": HostPlan(state="change") for number in range(40)}
     taken = work(scheduler)
     taken.rollout.facts = dict.fromkeys(plans, SimpleNamespace(processes=()))

@@ -3,13 +3,13 @@
 import shutil
 import socket
 import subprocess
-import time
 
 import pytest
 
 from gpusetup.model.package import Package
 from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.fetching import Pool
+from tests.lab.process import until
 from tests.unit.supply.conftest import REPOSITORY, nothing
 
 pytestmark = pytest.mark.skipif(
@@ -35,11 +35,7 @@ def served(tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "nginx.conf").write_text(f"user root;{CONFIGURATION.format(folder=tmp_path, port=port)}")
     process = subprocess.Popen(["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
-    for _ in range(50):
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
+    until((tmp_path / "pid").exists, "it listens", 60)
     yield f"http://127.0.0.1:{port}"
     process.terminate()
     process.wait()

@@ -42,8 +42,7 @@ def team(probe, monkeypatch, tmp_path):
             {"index": index, "bus_id": f"0000:00:0{index}.0", "mig": False, "slices": [], "processes": []}
             for index in range(number)
         ]
-        deadlines = dict.fromkeys(probe.measure.DEADLINES, 1)
-        made.append(probe.measure.Team(sys.executable, gpus, str(tmp_path), {"deadlines": deadlines, **request}))
+        made.append(probe.measure.Team(sys.executable, gpus, str(tmp_path), request))
         monkeypatch.setattr(made[-1], "_boot", boot)
         return made[-1]
 
@@ -141,7 +140,7 @@ def test_workers_answer_at_the_same_time(team):
 
 def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:smoke")
-    workers = team(1)
+    workers = team(1, deadlines={"smoke": 1})
     answer = workers.start()["0"]["smoke"]
     assert (answer["error"], "no answer to smoke within 1 s; killed" in answer["message"]) == ("timeout", True)
     monkeypatch.setenv("STAND_IN", "")
@@ -157,13 +156,13 @@ def test_a_crashed_worker_says_how_and_the_next_measurement_runs(team, monkeypat
     assert (answer["error"], "SIGSEGV" in answer["message"], "boom" in answer["stderr"]) == ("crashed", True, True)
     assert workers.in_turn("pcie", lambda _: {})["0"]["did"] == "pcie"
     monkeypatch.setenv("STAND_IN", "hang:hello")
-    workers.members[0].worker.failure = {"error": "crashed"}
+    workers.members[0].worker.failure, workers.deadlines["hello"] = {"error": "crashed"}, 1
     assert workers.in_turn("pcie", lambda _: {})["0"]["error"] == "timeout", "a GPU that is lost is named"
 
 
 def test_one_hung_rank_ends_its_collective_and_nothing_stays(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:nccl")
-    workers = team(2)
+    workers = team(2, deadlines={"nccl": 1})
     workers.start()
     (group,) = workers.collectives(workers.ready())["groups"]
     assert {answer["error"] for answer in group["ranks"].values()} == {"timeout"}
@@ -208,20 +207,20 @@ def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe, mailbox):
         probe.fleet.fetch("127.0.0.1", port, "guess", 2)
 
     def ask():
-        got.append(probe.fleet.fetch("127.0.0.1", port, "secret", 5))
+        got.append(probe.fleet.fetch("127.0.0.1", port, "secret", 60))
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join()
     assert got == [[7, 8, 9], [7, 8, 9]]
 
 
 def test_a_silent_stranger_does_not_block_the_mailbox(probe, mailbox):
     port = mailbox([1], 1)
     with socket.create_connection(("127.0.0.1", port)):
-        assert probe.fleet.fetch("127.0.0.1", port, "secret", 15) == [1]
+        assert probe.fleet.fetch("127.0.0.1", port, "secret", 60) == [1]
 
 
 def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatch, team):

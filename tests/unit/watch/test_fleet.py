@@ -28,7 +28,7 @@ def route(name, script):
     return Route(name, (sys.executable, "-I", "-c", script))
 
 
-def until(fleet, holds, seconds=20.0):
+def until(fleet, holds, seconds=60.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, [(link.host, link.state, link.reason) for link in fleet.links]
