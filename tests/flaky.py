@@ -11,11 +11,11 @@ CONTENT = b"a lock, or a wheel" * 500
 
 
 @contextlib.contextmanager
-def listening(handler: Any) -> Iterator[Any]:
+def listening(handler: Any, address: str = "127.0.0.1") -> Iterator[Any]:
     """Yield a server on a port of this machine, with its `url`, that logs nothing, until the end of the test."""
     handler.log_message = lambda *_: None
-    web: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    web.daemon_threads, web.url = True, f"http://127.0.0.1:{web.server_port}"
+    web: Any = http.server.ThreadingHTTPServer((address, 0), handler)
+    web.daemon_threads, web.url = True, f"http://{address}:{web.server_port}"
     threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield web

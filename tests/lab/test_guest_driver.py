@@ -2,13 +2,12 @@
 capability; DKMS is real.
 """
 
-import contextlib
 import functools
 import http.server
-import threading
 
 import pytest
 
+from tests.flaky import listening
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of
@@ -27,18 +26,6 @@ def lend(host):
     for device in host.path(f"{SIMULATED_ROOT}/sys/bus/pci/devices").iterdir():
         if (device / "vendor").read_text().strip() == "0x10de":
             (device / "config").write_bytes(bytes(config))
-
-
-@contextlib.contextmanager
-def serving(folder):
-    """Serve a folder to the lab's hosts; it knows no ranges, as simple servers do not."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    web = http.server.ThreadingHTTPServer((GATEWAY, 0), handler)
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    try:
-        yield f"http://{GATEWAY}:{web.server_port}"
-    finally:
-        web.shutdown()
 
 
 @pytest.mark.slow
@@ -60,7 +47,10 @@ def test_from_its_file_to_a_newer_one_and_back(lab_hosts, lab_inventory, tmp_pat
 
     plain = apply(tmp_path, lab_inventory([host], {"gpusetup_components": '["driver"]'}))
     assert plain.code in (4, 5), plain.out + plain.err
-    with serving(site) as address:
+    # It knows no ranges, as simple servers do not.
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with listening(handler, GATEWAY) as web:
+        address = web.url
         for version, reference in ((FOREIGN, "GS-354"), ("580.95.05", "GS-479")):
             refused = apply(tmp_path, wanted(version, address))
             assert (refused.code, host_of(refused)["refusals"][0]["reference"]) == (5, reference), refused.out

@@ -6,11 +6,12 @@ import http.server
 import os
 import shutil
 import subprocess
-import threading
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import list_dates, preview
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+from tests.flaky import listening
 
 OLD, NEW = "2026-01-02T03:04:05Z", "2026-11-26T10:00:00Z"
 
@@ -24,9 +25,8 @@ def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(scheme,
     for needed in (there, *(folder / name for name in parts)):
         needed.mkdir(parents=True)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        address = f"file://{there}" if scheme == "file" else f"http://127.0.0.1:{web.server_port}/{place}"
+    with listening(handler) as web:
+        address = f"file://{there}" if scheme == "file" else f"{web.url}/{place}"
         (folder / "etc/sources.list").write_text(f"deb [trusted=yes] {address} ./\n")
         places = {"Dir::State": "state", "Dir::State::lists": "lists", "Dir::Cache": "cache",
                   "Dir::Etc::sourcelist": "etc/sources.list", "Dir::Etc::sourceparts": "/-"}  # fmt: skip

@@ -2,13 +2,13 @@
 
 import base64
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, sources
 
+from tests.flaky import listening
 from tests.modules import real_deb
 from tests.modules.deb_host import DebHost
 from tests.modules.stand_ins import refused, write
@@ -72,14 +72,8 @@ def mirror(tmp_path):
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_words):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}/", folder, answered
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as web:
+        yield f"127.0.0.1:{web.server_port}/", folder, answered
 
 
 @real_deb.NEEDED

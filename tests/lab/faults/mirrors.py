@@ -3,14 +3,14 @@
 import os
 import subprocess
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.flaky import listening
 from tests.lab.faults.row import Lab, Row, completes, judged
 from tests.lab.repository.build import ready, set_fault
 from tests.lab.repository.serve import Handler
@@ -49,11 +49,11 @@ def expired_key(row: Row) -> None:
                 return str(key.signed(Path(found))) if Path(found).name == "InRelease" else found
 
         with Lab("expired-key") as lab:
-            with _serving(Server) as address:
-                lab.base = f"{address}/{lab.repositories.folder.name}"
+            with listening(Server, BRIDGE) as web:
+                lab.base = f"{web.url}/{lab.repositories.folder.name}"
                 lab.variables = {
                     "gpusetup_source_fingerprints": key.fingerprint,
-                    "gpusetup_source_key": f"{address}/expired-key.asc",
+                    "gpusetup_source_key": f"{web.url}/expired-key.asc",
                 }
                 lab.write()
                 judged(row, lab, lab.apply(), 5, "EXPKEYSIG", unchanged=True)
@@ -97,18 +97,6 @@ def _expired(folder: Path) -> Iterator[_Key]:
         subprocess.run(["gpgconf", "--homedir", str(folder), "--kill", "all"], check=False)
 
 
-@contextmanager
-def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """A server on the lab's bridge, which is there while a host is."""
-    server = ThreadingHTTPServer((BRIDGE, 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://{BRIDGE}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 def proxy_needed(row: Row) -> None:
     """A mirror by a name that only the site's proxy knows."""
     base = ready().base
@@ -129,14 +117,11 @@ def proxy_needed(row: Row) -> None:
             self.wfile.write(content)
             return None
 
-        def log_message(self, template: str, *values: object) -> None:
-            pass
-
-    with Lab("proxy", base="http://packages.example") as lab, _serving(Proxy) as address:
+    with Lab("proxy", base="http://packages.example") as lab, listening(Proxy, BRIDGE) as web:
         lab.variables = {"gpusetup_source_key": "http://packages.example/lab-key.asc"}
         lab.write()
         judged(row, lab, lab.apply(), 5, "GS-442", unchanged=True)
-        lab.variables["gpusetup_proxy"] = address
+        lab.variables["gpusetup_proxy"] = web.url
         lab.write()
         completes(row, lab)
 
