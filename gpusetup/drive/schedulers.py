@@ -84,9 +84,10 @@ class Caller:
     turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_AT_ONCE))
 
     def __call__(self, *argv: str, seconds: float = _CALL_SECONDS) -> Finished:
-        """Run a command to its end; a failure is not an error."""
+        """Run a command to its end; a failure is not an error. What ssh passes on, a shell reads."""
+        quoted = map(shlex.quote, argv) if any(word.rpartition("/")[2] == "ssh" for word in self.prefix) else argv
         with self.turns:
-            return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
+            return runner.run([*self.prefix, *quoted], env=os.environ, deadline=seconds)
 
     def output_of(self, *argv: str, seconds: float = _CALL_SECONDS) -> str:
         """Run a command and return its output; raise if it fails."""
@@ -217,12 +218,12 @@ class Slurm:
 
     def undrain(self, node: str) -> str:
         """Resume a node that we drained, once slurmd answers, unless somebody else has drained it meanwhile."""
-        silent = wait_until(
-            lambda: "slurmd does not answer" if self.node(node).silent else "", _BACK_SECONDS, self.call.stop
-        )
         seen = self.node(node)
-        if silent:
-            return silent
+        if seen.silent:
+            wait_until(lambda: "silent" if self.node(node).silent else "", _BACK_SECONDS, self.call.stop)
+            seen = self.node(node)
+        if seen.silent:
+            return "slurmd does not answer"
         if "INVALID_REG" in seen.states:
             return f"slurmd reports different hardware than slurm.conf: {seen.reason}; correct gres.conf"
         if not seen.drained and "DOWN" not in seen.states:
@@ -278,7 +279,7 @@ class Slurm:
         return ""
 
 
-_ANNOTATION = "gpusetup.drained"
+_CORDON = '{"spec":{"unschedulable":true}}'
 _EVICTION_SECONDS = 300
 gpu_pods = host_code("gpu_probe.sessions").gpu_pods
 """Returns the running pods with a GPU; hosts use the same code."""
@@ -286,7 +287,10 @@ gpu_pods = host_code("gpu_probe.sessions").gpu_pods
 
 @dataclass(frozen=True, kw_only=True)
 class Kubernetes:
-    """Kubernetes, on this machine or wherever the caller's prefix leads."""
+    """Kubernetes, on this machine or wherever the caller's prefix leads.
+
+    A cordon is ours while the API server names gpusetup as the manager of the field; an uncordon by hand ends that.
+    """
 
     call: Caller = field(default_factory=Caller)
     name: str = "kubernetes"
@@ -294,13 +298,13 @@ class Kubernetes:
     def drain(self, node: str, seconds: float) -> Drained:
         """Wait for pods with a GPU; evict the rest with `kubectl drain`, which respects disruption budgets."""
         cordoned, ours = self._node(node)
-        with given_back(not cordoned, partial(self._back, node), self.by_hand(node)):
+        with given_back(not cordoned, partial(self.undrain, node), self.by_hand(node)):
             if not cordoned:
-                self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
-                self.call.output_of("kubectl", "cordon", node)
+                patch = (f"--field-manager={MARK}", f"--patch={_CORDON}")
+                self.call.output_of("kubectl", "patch", "node", node, *patch)
             left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop) or self._evict(node)
             if left and not cordoned:
-                self._back(node)
+                self.undrain(node)
         if left:
             return Drained(ok=False, ours=cordoned and ours, why=left)
         return Drained(
@@ -313,41 +317,34 @@ class Kubernetes:
         return "" if done.ok else " ".join((done.err or done.out).split())[-400:] or f"kubectl drain: exit {done.code}"
 
     def undrain(self, node: str) -> str:
-        """Uncordon a node."""
-        self._back(node)
-        return ""
+        """Uncordon a node that we cordoned, unless somebody else has cordoned it meanwhile."""
+        cordoned, ours = self._node(node)
+        if cordoned and ours:
+            self.call.output_of("kubectl", "uncordon", node)
+        return "someone else cordoned it meanwhile" if cordoned and not ours else ""
 
     def drained_by_us(self, node: str) -> bool:
-        """Return whether the node is cordoned and has our annotation; forget that of a node that was uncordoned by
-        hand, so that nobody's later cordon counts as ours.
-        """
-        cordoned, ours = self._node(node)
-        if ours and not cordoned:
-            self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")
-        return cordoned and ours
+        """Return whether the node is cordoned by us."""
+        return all(self._node(node))
 
     def by_hand(self, node: str) -> str:
         """Return the command that returns the node to service."""
-        ends = (("uncordon", node), ("annotate", "node", node, f"{_ANNOTATION}-"))  # else a later cordon is ours
-        return " && ".join(shlex.join([*self.call.prefix, "kubectl", *words]) for words in ends)
+        return shlex.join([*self.call.prefix, "kubectl", "uncordon", node])
 
     def _node(self, node: str) -> tuple[bool, bool]:
-        """Return whether a node is cordoned, and whether it has our annotation."""
+        """Return whether a node is cordoned, and whether gpusetup manages that field."""
 
         def look(told: Any) -> tuple[bool, bool]:
-            ours = _ANNOTATION in (told["metadata"].get("annotations") or {})
+            managed = [one for one in told["metadata"].get("managedFields") or () if one["manager"] == MARK]
+            ours = any("f:unschedulable" in one["fieldsV1"].get("f:spec", ()) for one in managed)
             return bool((told.get("spec") or {}).get("unschedulable")), ours
 
-        return self.call.read(look, "kubectl", "get", "node", check_node(node), "--output=json")
+        return self.call.read(look, "kubectl", "get", "--raw", f"/api/v1/nodes/{check_node(node)}")
 
     def _with_gpu(self, node: str) -> str:
         where = ("--all-namespaces", f"--field-selector=spec.nodeName={node}", "--output=json")
         pods = self.call.read(gpu_pods, "kubectl", "get", "pods", *where)
         return f"pods with a GPU run: {', '.join(pods[:8])}" if pods else ""
-
-    def _back(self, node: str) -> None:
-        self.call.output_of("kubectl", "uncordon", node)
-        self.call.output_of("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")
 
 
 BUSY = 75

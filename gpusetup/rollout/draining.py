@@ -100,7 +100,9 @@ class Draining:
                     held = {name: why for name, why in self._each(names, self._drain).items() if why}
             return held, self.wait_idle({name for name in names if name not in held and waits(name)})
         except BaseException:
-            self.undrain(self.ours.intersection(names))
+            if back := self.ours.intersection(names):
+                self.rollout.reporter.say(f"returning {counted(len(back), 'node')} to service")
+            self.undrain(back)
             raise
 
     def undrain(self, names: Iterable[str]) -> None:
