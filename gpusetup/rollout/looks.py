@@ -4,7 +4,7 @@ import getpass
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -140,6 +140,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     for name, refusal in double.items():
         rollout.plans[name] = refused(base_plan(rollout.facts[name]), (refusal,)).plan
     plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
+    if how.made is not None and how.only is None and not session.reach.limit:
+        plans |= _strangers(how.made, looked.run.track.hosts)
     rollout.plans = with_downtime(plans, state_home(session.environment))
     session.run.write("plan.json", rollout.document())
     return rollout
@@ -266,6 +268,16 @@ def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:
         return look()
     except GpuSetupError as error:
         return refused(base_plan(rollout.facts[name]), (refusal_of(error),))
+
+
+def _strangers(made: Plan, there: Container[str]) -> dict[str, HostPlan]:
+    """Return refusals for the hosts that a plan changes and the inventory lacks."""
+    refusal = Refusal(
+        reference="GS-416", message="the plan changes this host, and the inventory has no such host", exit=3,
+        hint="make a new plan, or name the hosts that you mean with --limit",
+    )  # fmt: skip
+    lacking = {name: plan for name, plan in made.hosts.items() if plan.state == "change" and name not in there}
+    return {name: refused(plan, (refusal,)).plan for name, plan in lacking.items()}
 
 
 def _not_seen(failure: Failure) -> HostPlan:

@@ -12,7 +12,7 @@ from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.settings import KNOWN, PREFIX, read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.batches import batches
-from gpusetup.rollout.looks import Rollout, _first, _with_own_driver
+from gpusetup.rollout.looks import Rollout, _first, _strangers, _with_own_driver
 from gpusetup.rollout.options import Planning
 from tests.hosts.machines import changed
 from tests.refusals import refused
@@ -203,7 +203,8 @@ THEIRS = HostRecord(apply=Apply(id="theirs", finished="now"))
 def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(wish, kernel, state, carried_out):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     made = planner.second(facts, WISH, nvidia_ubuntu).plan
-    plan = Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": made})
+    plan = Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": made, "b": made})
+    assert {name: told.refusals[0].reference for name, told in _strangers(plan, "a").items()} == {"b": "GS-416"}
     state = HostRecord(apply=Apply(id="run-1", lock=made.lock)) if state == "cut" else state
     now = {"a": changed(facts, kernel=kernel, state=state)}
     rollout = Rollout(None, matrix(), None, facts=now, settings={"a": changed(WISH, **wish)})
