@@ -26,7 +26,7 @@ from gpusetup.plan.host import Planner
 from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import PREFIX, read_level, settings_for
 from gpusetup.resolve.api import resolve
-from gpusetup.resolve.requests import parse_requirements
+from gpusetup.resolve.requests import gpus_of, parse_requirements
 from gpusetup.rollout.looks import locked
 from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.supply.choosing import Asked
@@ -69,9 +69,11 @@ def _requested(
     single = {"arch": arch, "python": (arguments.python or [None])[-1]}
     namespace = type(arguments)(**{**vars(arguments), **plain, **single})
     if lock is not None:
+        gpus, number = gpus_of(arguments.gpu)
         request = replace(
             lock.request, requirements=exact_requirements(lock.stack), os=arguments.os or lock.request.os,
-            gpus=tuple(arguments.gpu) or lock.request.gpus, arch=lock.request.arch or single["arch"],
+            gpus=gpus or lock.request.gpus, gpu_count=number or lock.request.gpu_count,
+            arch=lock.request.arch or single["arch"],
         )  # fmt: skip
     else:
         request = request_of(namespace, matrix)
@@ -168,11 +170,12 @@ def _by_system(
 
 
 def _of_kind(arguments: argparse.Namespace, names: list[str], host: HostFacts, settings: Settings) -> Asked:
-    gpus = tuple(arguments.gpu) or tuple(sorted({gpu.pci_id for gpu in host.gpus}))
-    if arguments.gpu:
+    gpus, number = gpus_of(arguments.gpu)
+    if gpus:
         host = replace(host, gpus=())  # for other GPUs than the installed ones
+    gpus, number = gpus or tuple(sorted({gpu.pci_id for gpu in host.gpus})), number or len(host.gpus)
     request = Request(
-        requirements=settings.requirements, gpus=gpus, gpu_count=len(host.gpus) or len(gpus), os=host.os.label,
+        requirements=settings.requirements, gpus=gpus, gpu_count=number, os=host.os.label,
         arch="aarch64" if host.arch == "aarch64" else "x86_64", native=settings.native, forward=settings.forward,
     )  # fmt: skip
     kernels = tuple(dict.fromkeys(arguments.kernel))

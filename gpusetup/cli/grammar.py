@@ -13,6 +13,11 @@ from gpusetup.cli.output import terminal_columns
 from gpusetup.errors import Exit
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
+_GPU = (
+    r"(?<![^\0])(--gpu[\0=])((?:\d{1,2}\0?(?:[x\u00d7*]\0?)?)?(?:(?:[rg]tx(?:\0pro)?|gt)\0\d{3,4}(?:\0ti)?|[^\0-][^\0]*)"
+    r"(?:\0[x\u00d7*]\0?\d{1,2}(?![^\0]))?)"
+)
+"""`--gpu 8 x rtx 4090`: these words are one GPU's, also without quotes."""
 
 
 @cache
@@ -142,7 +147,8 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse arguments; requirements, and an optional argument such as INVENTORY, may also follow an option."""
         self.given = frozenset()
-        found, left = self.parse_known_args(args, namespace)
+        told = re.sub(_GPU, lambda of: of[1] + of[2].replace("\0", " "), "\0".join(args or ()), flags=re.IGNORECASE)
+        found, left = self.parse_known_args(told.split("\0") if args else args, namespace)
         free = [one.dest for one in self._actions if one.nargs == "?" and not one.option_strings]
         if len(left) == 1 and free and getattr(found, free[0]) is None and not left[0].startswith("-"):
             setattr(found, free[0], left.pop())

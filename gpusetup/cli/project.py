@@ -27,7 +27,7 @@ from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.request import Requirement as Requested
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.packages import what_packages_need
-from gpusetup.resolve.requests import counted, parse_requirement, parse_requirements
+from gpusetup.resolve.requests import gpus_of, parse_requirement, parse_requirements
 from gpusetup.rollout.options import read_policy, read_toml
 
 PYPROJECT = "pyproject.toml"
@@ -57,9 +57,7 @@ def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:
     said = parse_requirements([*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python else [])])
     named = level.get("versions", {})
     without = {wish.component for wish in said} | {name for name, wish in named.items() if wish is None}
-    gpus = [counted(name)[0] for name in arguments.gpu] or (
-        [instance_named(matrix, arguments.on).gpu] if arguments.on else []
-    )
+    gpus = gpus_of(arguments.gpu)[0] or ((instance_named(matrix, arguments.on).gpu,) if arguments.on else ())
     arch = arguments.arch or cpu_of(matrix, gpus) or ARCHES[0]
     pins = _Pins(path, arch, arguments.python, matrix, without)
     own = [*pins.wishes(), *(str(wish) for wish in named.values() if wish), *level.get("components", ())]

@@ -241,10 +241,19 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
     return tuple(sorted(joined.values(), key=lambda item: COMPONENTS.index(item.component)))
 
 
-def counted(text: str) -> tuple[str, int]:
-    """Split a number of GPUs off their name."""
-    found = _COUNTED.fullmatch(text.strip())
-    return (found["name"] or found["named"], int(found["n"] or found["count"])) if found else (text, 1)
+def gpus_of(words: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """Split the numbers of GPUs off their names; return the names, and how many GPUs these are in all."""
+    names, number = list[str](), 0
+    for word in words:
+        if not word.isprintable():
+            raise BadInputError(
+                "GS-120", f"{word!r} is not the name of a GPU", path=f"--gpu {word!r}",
+                hint="write it in one line of plain text, as nvidia-smi or lspci prints it",
+            )  # fmt: skip
+        found = _COUNTED.fullmatch(word.strip())
+        names.append(found["name"] or found["named"] if found else word)
+        number += int(found["n"] or found["count"]) if found else 1
+    return tuple(names), number
 
 
 def question(
@@ -265,17 +274,11 @@ def question(
         driver = re.sub(r"^[rR](?=\d)", "", driver)
         _check_driver(driver, matrix)
         driver = _whole_driver(driver, matrix)
-    named = [counted(name) for name in gpus]
-    for name, _ in named:
-        if not name.isprintable():
-            raise BadInputError(
-                "GS-120", f"{name!r} is not the name of a GPU", path=f"--gpu {name!r}",
-                hint="write it in one line of plain text, as nvidia-smi or lspci prints it",
-            )  # fmt: skip
+    named, number = gpus_of(gpus)
     return Request(
         requirements=parse_requirements(list(requirements)),
-        gpus=tuple(name for name, _ in named),
-        gpu_count=sum(count for _, count in named),
+        gpus=named,
+        gpu_count=number,
         os=find_system(matrix, os).id if os is not None else None,
         arch=arch,
         driver=driver,

@@ -18,6 +18,7 @@ from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import DriverValue, flavours_of, matches, parsed
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import cite
+from gpusetup.resolve.requests import gpus_of
 from gpusetup.resolve.variants import machine_of
 from gpusetup.resolve.variants import rows as feature_rows
 from gpusetup.versions import nv
@@ -124,7 +125,7 @@ def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: 
 
 
 def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    named = [gpus_named(matrix, name) for name in (wanted, *request.gpus) if name]
+    named = [gpus_named(matrix, name) for name in gpus_of((*filter(None, [wanted]), *request.gpus))[0]]
     products = [gpu for found in named for gpu in found] if named else list(matrix.gpus.gpus)
     for gpu in dict.fromkeys(products):
         kind = kind_of(matrix, [gpu], gpu.name)

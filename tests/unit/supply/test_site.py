@@ -206,10 +206,12 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path, says):
     ((asked,),) = systems_of(command_parser("bundle").parse_args([*words, "--os", "debian12"]), matrix())
     assert (asked.request.os, asked.request.arch, asked.request.gpus) == ("debian12", "x86_64", ("10de:1eb8",))
     assert (asked.names, asked.host) == (("debian12-t4-open",), hosts["debian12-t4-open"])
+    other = [*words, "--gpu", "8x", "h100", "--os", "debian12"]
+    (((asked, *_),),) = systems_of(command_parser("bundle").parse_args(other), matrix())
+    assert (asked.gpus, asked.gpu_count) == (("h100",), 8)
     every = systems_of(command_parser("bundle").parse_args(words), matrix())
     assert [[kind.request.os for kind in kinds] for kinds in every] == [["debian12"], ["ubuntu24.04"]]
-    told = says(3, "bundle", *words, "--os", "rocky9", "--out", tmp_path / "x")
-    assert "no host with a requested GPU" in told
+    assert "no host with a requested GPU" in says(3, "bundle", *words, "--os", "rocky9", "--out", tmp_path / "x")
 
 
 def test_the_best_wheel_of_each_package_is_taken():
