@@ -17,7 +17,7 @@ from gpusetup import __version__
 from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model import Reading, must_be
+from gpusetup.model import Reading, must_be, stamp
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 from gpusetup.model.platforms import OsRelease
 
@@ -148,8 +148,8 @@ def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:
         if same == before:
             return same
     now = int(time.time())
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    return msgspec.structs.replace(manifest, serial=max(now, before.serial + 1 if before is not None else 0), made=made)
+    serial = max(now, before.serial + 1 if before is not None else 0)
+    return msgspec.structs.replace(manifest, serial=serial, made=stamp(now))
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:

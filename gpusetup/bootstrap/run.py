@@ -5,7 +5,6 @@ import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import PreflightError
-from gpusetup.model import UNDECODED
+from gpusetup.model import UNDECODED, stamp
 from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
 
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
@@ -184,7 +183,7 @@ def _digest(path: Path) -> str:
 
 
 def _now() -> Moment:
-    return Moment(datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), boot_id())
+    return Moment(stamp(), boot_id())
 
 
 def recheck(config: Config, log: Callable[[str], None]) -> Status:
@@ -236,6 +235,6 @@ def _drift(text: str) -> Recheck | None:
     by_hand = dict.fromkeys(item.hint for item in told.differences if item.hint)
     mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.mend else []), *by_hand))
     return Recheck(
-        time=_now().time, state=told.state, differences=differences,
+        time=stamp(), state=told.state, differences=differences,
         mend=mend,
     )  # fmt: skip

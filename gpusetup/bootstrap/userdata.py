@@ -86,9 +86,9 @@ class UserData:
     def files(self) -> list[tuple[str, str, str]]:
         """Return path, mode and content of every file."""
         files = [
-            ("/usr/local/lib/gpusetup/first-stage", "0755", first_stage()),
-            (_LAUNCHER, "0755", _text("launcher")),
-            ("/etc/systemd/system/gpusetup-bootstrap.service", "0644", _text("gpusetup-bootstrap.service")),
+            ("/usr/local/lib/gpusetup/first-stage", "0755", instance_file("first-stage")),
+            (_LAUNCHER, "0755", instance_file("launcher")),
+            ("/etc/systemd/system/gpusetup-bootstrap.service", "0644", instance_file("gpusetup-bootstrap.service")),
             ("/etc/gpusetup/bootstrap.json", "0600", msgspec.json.encode(self.config).decode() + "\n"),
         ]
         if self.lock:
@@ -253,10 +253,6 @@ def _mime(data: UserData) -> str:
     return "".join(text)
 
 
-def first_stage() -> str:
-    """Return the program that installs gpusetup on a machine that has only Python."""
-    return _text("first-stage")
-
-
-def _text(name: str) -> str:
+def instance_file(name: str) -> str:
+    """Return a file of the machine: `first-stage` installs gpusetup where only Python is."""
     return (_INSTANCE / name).read_text(encoding="utf-8")

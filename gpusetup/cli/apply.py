@@ -281,7 +281,8 @@ _SHORT = {
 
 def applied_html(applied: Applied, made: datetime) -> str:
     """Return the page of an apply: each host with its state, changes and checks."""
-    from gpusetup.report.html import stamp, to_html
+    from gpusetup.model import stamp
+    from gpusetup.report.html import to_html
     from gpusetup.report.model import Report
 
     return to_html(

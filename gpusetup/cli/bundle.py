@@ -174,7 +174,10 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     if key is None:
         from gpusetup.model.documents import BundleWanted
 
-        output.answer(arguments.format, BundleWanted(systems=tuple(wanted)), "\n".join(map(_in_full, wanted)), None)
+        lines = list[str]()
+        for system in wanted:
+            lines += [_in_short(system), *(f"  {output.size_text(one.size):>10}  {one.name}" for one in system.files)]
+        output.answer(arguments.format, BundleWanted(systems=tuple(wanted)), "\n".join(lines), None)
     return key is not None
 
 
@@ -197,12 +200,6 @@ def _in_short(wanted: SystemWanted) -> str:
     stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
     parts = counted(wanted.packages, "package"), counted(wanted.wheels, "wheel"), output.size_text(wanted.bytes)
     return f"{wanted.system}: {stacks}{', '.join(parts)}"
-
-
-def _in_full(wanted: SystemWanted) -> str:
-    return "\n".join(
-        [_in_short(wanted), *(f"  {output.size_text(file.size):>10}  {file.name}" for file in wanted.files)]
-    )
 
 
 class Progress:

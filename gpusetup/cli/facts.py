@@ -54,16 +54,15 @@ def _text(facts: Facts, form: str) -> str:
 
 
 def _html(facts: Facts) -> str:
-    from datetime import datetime, timezone
-
     from gpusetup.components import judge
     from gpusetup.facts.text import described
-    from gpusetup.report.html import page, stamp
+    from gpusetup.model import stamp
+    from gpusetup.report.html import page
     from gpusetup.report.topology import picture, topology_of
 
     hosts = [(title, rows, host and topology_of(judge.probed(host))) for title, rows, host in described(facts)]
     title = hosts[0][0] if len(hosts) == 1 else f"{len(facts.hosts) + len(facts.failures)} hosts"
-    return page("facts", title=title, made=stamp(datetime.now(timezone.utc)), hosts=hosts, picture=picture)
+    return page("facts", title=title, made=stamp(), hosts=hosts, picture=picture)
 
 
 def collected(arguments: argparse.Namespace) -> Facts:

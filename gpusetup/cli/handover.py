@@ -99,13 +99,13 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
 
 
 def _nodes(path: str) -> dict[str, str]:
-    from gpusetup.bootstrap.userdata import first_stage
+    from gpusetup.bootstrap.userdata import instance_file
     from gpusetup.cli.lock import read_whole
     from gpusetup.handover.kubernetes import node_files
     from gpusetup.plan.lock import read_lock
 
     raw = read_whole(path)  # once: a pipe cannot be read again
-    return node_files(read_lock(raw, path), raw.decode(), first_stage())
+    return node_files(read_lock(raw, path), raw.decode(), instance_file("first-stage"))
 
 
 def _facts(arguments: argparse.Namespace) -> Facts:

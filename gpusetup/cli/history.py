@@ -112,7 +112,7 @@ def _event_text(one: Event) -> str:
 def _text(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
-    from gpusetup.health.history import iso
+    from gpusetup.model import stamp
 
     lines = [f"{host}: {len(past)} verification{'s' if len(past) != 1 else ''}", ""]
     for one in past:
@@ -120,7 +120,7 @@ def _text(
         lines += [f"    {verdict}  {name}: {text}" for name, verdict, text in one.findings[:_FINDINGS]]
         more = len(one.findings) - _FINDINGS
         lines += [f"    and {more} more"] if more > 0 else []
-    lines += [""] * bool(service) + [f"  {iso(one.moment)}  {_event_text(one)}" for one in service]
+    lines += [""] * bool(service) + [f"  {stamp(one.moment)}  {_event_text(one)}" for one in service]
     for fall in fallen:
         lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
         lines.append(
@@ -137,7 +137,7 @@ def _json(
     host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], *,
     service: tuple[Event, ...],
 ) -> str:  # fmt: skip
-    from gpusetup.health.history import iso
+    from gpusetup.model import stamp
     from gpusetup.model.fleet import Verifications
 
     document = {
@@ -153,7 +153,7 @@ def _json(
         "figures": [
             {
                 "check": one.check, "subject": one.subject, "unit": one.unit,
-                "points": [[iso(when), value] for when, value in one.points],
+                "points": [[stamp(when), value] for when, value in one.points],
             }
             for one in figures
         ],
@@ -165,7 +165,7 @@ def _json(
             for one in fallen
         ],
         "service": [
-            {"time": iso(one.moment), "place": one.place, "event": one.event, "reason": one.reason} for one in service
+            {"time": stamp(one.moment), "place": one.place, "event": one.event, "reason": one.reason} for one in service
         ],
     }  # fmt: skip
     return output.json_text(msgspec.convert(document, Verifications))
@@ -174,7 +174,8 @@ def _json(
 def _html(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
-    from gpusetup.health.history import iso, pictures
+    from gpusetup.health.history import pictures
+    from gpusetup.model import stamp
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
     from gpusetup.verify.baseline import decay_result
@@ -183,7 +184,7 @@ def _html(
         Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
         for one in reversed(past)
     ]
-    rows = [Row(label=iso(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
+    rows = [Row(label=stamp(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
     result = decay_result(figures)
     results = (result,) if fallen and result is not None else ()
     report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))

@@ -301,7 +301,8 @@ _STATES = {
 
 def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Row] = ()) -> str:
     """Return the page of a plan; hosts with equal plans share one section."""
-    from gpusetup.report.html import page, stamp
+    from gpusetup.model import stamp
+    from gpusetup.report.html import page
 
     return page(
         "plan",

@@ -224,8 +224,8 @@ def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: 
 
 def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: Report) -> None:
     from gpusetup.health import service
-    from gpusetup.health.history import iso
     from gpusetup.health.schedulers import agreed
+    from gpusetup.model import stamp
 
     now = time.time()
     look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
@@ -245,7 +245,7 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
     full = _full(arguments, place) if place is not None and leaves else ""
     if place is not None and seen is not None and not theirs and not full:
         changed = after.since or kept.since
-        place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
+        place.settle(seen, after.reason if after.out else "", stamp(changed) if changed else "", stamp(now))
         full = _full(arguments, place) if leaves else ""  # others may have left at the same time
         if full:
             place.give_back(place.seen())

@@ -9,10 +9,11 @@ from statistics import median
 from typing import NamedTuple
 
 from gpusetup.facts.properties import GPU, HOST, gpus_named, summary
+from gpusetup.model import stamp
 from gpusetup.model.facts import Facts, HostFacts
 from gpusetup.model.fleet import Cell, Column, CompareGroup, Comparison, Outlier, Standing
 from gpusetup.model.verdict import Result
-from gpusetup.report.html import page, stamp
+from gpusetup.report.html import page
 from gpusetup.verify.registry import checks
 
 Subject = tuple[str, str]

@@ -9,9 +9,9 @@ from typing import Any, get_args
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Context, Group, Wanted, action
 from gpusetup.components.judge import Judged
-from gpusetup.components.parsing import members, path
+from gpusetup.components.parsing import members, path, refusing
 from gpusetup.components.record import wish_on_record
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import Manager, Package
@@ -99,11 +99,8 @@ def _fail(label: str, value: object, hint: str = "") -> Any:
     raise _wrong(label, value, hint)
 
 
-def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
-    example = 'for example ["alice", "bob"] or {"users": ["alice", "bob"], "size": "2560x1440"}'
-    return BadInputError(
-        "GS-386", f"{label}: {str(value)[:80]!r} cannot be used for desktops", path=label, hint=hint or example
-    )
+_EXAMPLE = 'for example ["alice", "bob"] or {"users": ["alice", "bob"], "size": "2560x1440"}'
+_wrong = refusing("GS-386", "cannot be used for desktops", _EXAMPLE)
 
 
 # --- packages ------------------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 import hashlib
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
 from gpusetup.components.base import Brought, Component, Context, Wanted, action, covering, glob, named
 from gpusetup.components.judge import Judged, names, versions
-from gpusetup.components.parsing import members
+from gpusetup.components.parsing import members, refusing
 from gpusetup.components.record import record_of
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import Gpu
@@ -44,8 +45,7 @@ def _wish(value: Any, label: str) -> ImexWish | None:
     for node in nodes:
         if not _is_node(node):
             raise _wrong(label, node, "write the machines' addresses or names, one text each")
-    twice = next((node for node in nodes if list(nodes).count(node) > 1), None)
-    if twice is not None:
+    if twice := next((node for node, times in Counter(nodes).items() if times > 1), ""):
         raise _wrong(label, twice, "name each machine once")
     if not isinstance(channels, int) or isinstance(channels, bool) or not 1 <= channels <= _MOST_CHANNELS:
         raise _wrong(label, channels, f"write how many channels: 1 to {_MOST_CHANNELS}")
@@ -61,11 +61,8 @@ def _is_node(text: str) -> bool:
     return True
 
 
-def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
-    example = 'for example {"nodes": ["10.0.0.1", "10.0.0.2"], "channels": 1}'
-    return BadInputError(
-        "GS-375", f"{label}: {str(value)[:80]!r} is not an IMEX domain", path=label, hint=hint or example
-    )
+_EXAMPLE = 'for example {"nodes": ["10.0.0.1", "10.0.0.2"], "channels": 1}'
+_wrong = refusing("GS-375", "is not an IMEX domain", _EXAMPLE)
 
 
 def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Package, ...]:

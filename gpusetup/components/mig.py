@@ -9,9 +9,9 @@ import msgspec
 from gpusetup.components import judge
 from gpusetup.components.base import Brought, Component, Context, Wanted, action
 from gpusetup.components.judge import Judged
-from gpusetup.components.parsing import from_json
+from gpusetup.components.parsing import from_json, refusing
 from gpusetup.components.record import record_of
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.gpus import gpu_by_id
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import HostFacts
@@ -99,10 +99,7 @@ def _instances(item: Any, label: str) -> MigInstances:
     return MigInstances(profile=profile, compute=() if names == [profile] else tuple(names))
 
 
-def _wrong(label: str, value: object, hint: str = "") -> BadInputError:
-    return BadInputError(
-        "GS-370", f"{label}: {str(value)[:80]!r} is not a MIG layout", path=label, hint=hint or f"for example {_FORM}"
-    )
+_wrong = refusing("GS-370", "is not a MIG layout", f"for example {_FORM}")
 
 
 _AMPERE = "8.0"

@@ -110,6 +110,15 @@ def wrong(label: str, value: object, wanted: str) -> BadInputError:
     return BadInputError("GS-313", f"{label} = {_short(value)} is not valid", path=label, hint=f"write {wanted}")
 
 
+def refusing(reference: str, what: str, example: str) -> Callable[..., BadInputError]:
+    """Return what makes a setting's errors, of its value in a message that ends with `what`."""
+
+    def refused(label: str, value: object, hint: str = "") -> BadInputError:
+        return BadInputError(reference, f"{label}: {str(value)[:80]!r} {what}", path=label, hint=hint or example)
+
+    return refused
+
+
 def _short(value: object) -> str:
     """Return a value for a message: without a login, at most 80 characters."""
     value = without_login(value)

@@ -314,14 +314,10 @@ def _refuse_halves(context: Context) -> None:
             "GS-384", f"{found} {there[found]} is installed: NVIDIA's RDMA stack, which replaces the distribution's",
             hint="use gpusetup_rdma=doca, or take it away first (ofed_uninstall.sh, see NVIDIA's guide)",
         )  # fmt: skip
-    if settings.ipoib and settings.rdma == "none":
+    idle = "ipoib needs an RDMA stack" if settings.ipoib else "gpudirect is about RDMA adapters"
+    if settings.rdma == "none" and (settings.ipoib or settings.gpudirect != "auto"):
         raise PreflightError(
-            "GS-384", "gpusetup_ipoib needs an RDMA stack, and gpusetup_rdma is none",
-            hint="add gpusetup_rdma=inbox (the distribution's own) or gpusetup_rdma=doca",
-        )  # fmt: skip
-    if settings.gpudirect != "auto" and settings.rdma == "none":
-        raise PreflightError(
-            "GS-384", "gpusetup_gpudirect is about RDMA adapters, and gpusetup_rdma is none",
+            "GS-384", f"gpusetup_{idle}, and gpusetup_rdma is none",
             hint="add gpusetup_rdma=inbox (the distribution's own) or gpusetup_rdma=doca",
         )  # fmt: skip
 

@@ -14,7 +14,6 @@ import platform
 import syslog
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from gpusetup.drive.inventory import folded
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
-from gpusetup.model import UNDECODED
+from gpusetup.model import UNDECODED, stamp
 from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event
 
 FILE = "audit.jsonl"
@@ -69,7 +68,7 @@ def who() -> AuditWho:
 def line_of(event: Event, command: str, *, run: str = "", inventory: str = "", note: str = "") -> AuditLine:
     """Return a line to add, with the current time and user."""
     return AuditLine(
-        number=0, time=_now(), event=event, command=command, run=run, who=who(), inventory=inventory, note=note
+        number=0, time=stamp(), event=event, command=command, run=run, who=who(), inventory=inventory, note=note
     )
 
 
@@ -132,7 +131,7 @@ def on_record(
         raise
     finally:
         try:
-            add(home, replace(line, time=_now(), event="end", groups=_groups(ends()), note=note))
+            add(home, replace(line, time=stamp(), event="end", groups=_groups(ends()), note=note))
         except PreflightError as error:
             say(f"{error.message}: what became of the hosts is in {session.run.path} alone")
 
@@ -243,7 +242,3 @@ def _tell_syslog(line: AuditLine, digest: str) -> None:
 
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import BadInputError
+from gpusetup.model import stamp
 from gpusetup.model.verdict import Curve, Curves
 from gpusetup.report.model import HostReport, Report
 from gpusetup.verify.baseline import LESS_IS_BETTER, Series
@@ -46,12 +47,7 @@ class Run:
     @property
     def time(self) -> str:
         """The start, in UTC."""
-        return iso(self.started)
-
-
-def iso(seconds: float) -> str:
-    """Return a time as text, in UTC."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return stamp(self.started)
 
 
 def file_of(host: str, environment: Mapping[str, str], *, here: bool) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import unicodedata
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,7 @@ from msgspec import DecodeError, Meta, Struct
 from gpusetup.errors import BadInputError, wrong_field
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 UNDECODED = (DecodeError, ValueError, RecursionError)
@@ -25,6 +27,12 @@ def toml(text: str) -> dict[str, Any]:
         import tomli as tomllib
     document: dict[str, Any] = tomllib.loads(text)
     return document
+
+
+def stamp(moment: datetime | float | None = None) -> str:
+    """Return a time, or now, as all documents have it; such texts compare as their times do."""
+    seconds = moment if moment is None or isinstance(moment, (int, float)) else moment.timestamp()
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def visible(text: str, but: str = "") -> str:

@@ -189,10 +189,9 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
     if stack.driver is not None:
         lines.insert(0, f"# For a host with driver {stack.driver.version}; start it with: docker run --gpus all IMAGE")
     if pins:
-        words = shlex.join(word for pin in pins for word in pin.split())
         lines += [
             f"RUN {_PYTHON[system.family]}",
-            f"RUN python3 -m venv /opt/venv && /opt/venv/bin/python -m pip install --no-cache-dir {words}",
+            f"RUN python3 -m venv /opt/venv && /opt/venv/bin/python -m pip install --no-cache-dir {_words(pins)}",
             "ENV PATH=/opt/venv/bin:$PATH",
         ]
     note = "" if image.confidence == "vendor" else f"nvidia/cuda:{tag} is known from public Dockerfiles only"

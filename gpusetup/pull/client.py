@@ -19,10 +19,10 @@ from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, content_of, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
-from gpusetup.model import UNDECODED
+from gpusetup.model import UNDECODED, stamp
 from gpusetup.model.pull import Offer, PullReport, PullState
 from gpusetup.pull.leases import Access, Lease, Refused, take
-from gpusetup.pull.offers import expired, opened, parsed, stamp
+from gpusetup.pull.offers import expired, opened, parsed
 
 HOME = Path("/var/lib/gpusetup/pull")
 _TIMEOUT, _PATIENCE = 30.0, 300.0

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gpusetup.drive.causes import common, counted, in_short
+from gpusetup.model import stamp
 from gpusetup.model.pull import FleetState, Offer, PullReport
 from gpusetup.pull.offers import in_words
 from gpusetup.report.formats import metric
@@ -118,7 +119,7 @@ def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
 
 def _silent(state: FleetState) -> list[tuple[str, str]]:
     """Return the hosts without a report for `SILENT`, with the time of their last one."""
-    edge = (datetime.fromisoformat(state.time.replace("Z", "+00:00")) - SILENT).strftime("%Y-%m-%dT%H:%M:%SZ")
+    edge = stamp(datetime.fromisoformat(state.time.replace("Z", "+00:00")) - SILENT)
     return [(name, host.received or "never") for name, host in state.hosts.items() if host.received < edge]
 
 

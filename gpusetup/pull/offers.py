@@ -11,7 +11,7 @@ import msgspec
 from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError
-from gpusetup.model import Reading
+from gpusetup.model import Reading, stamp
 from gpusetup.model.lock import Lock
 from gpusetup.model.pull import Budget, Offer, SignedOffer
 from gpusetup.plan.lock import read_lock
@@ -108,8 +108,3 @@ def parsed(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
     with Reading(source, ("GS-974", "this is not an offer of a lock"), hint="make it with: gpusetup fleet offer"):
         signed = msgspec.json.decode(raw, type=SignedOffer)
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)
-
-
-def stamp(moment: datetime) -> str:
-    """Return a time as all documents have it; such texts compare as their times do."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

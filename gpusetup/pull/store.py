@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpusetup.errors import BadInputError
+from gpusetup.model import stamp
 from gpusetup.model.pull import FleetHost, FleetState, PullReport
 
 FILE = "collector.sqlite3"
@@ -82,8 +82,8 @@ class Store:
             rows = self._reader.execute("SELECT host, received, body FROM newest").fetchall()
         hosts = {name: FleetHost(received="") for (name,) in silent}
         for host, received, body in rows:
-            hosts[host] = FleetHost(received=_time(received), report=msgspec.json.decode(body, type=PullReport))
-        return FleetState(time=_time(time.time()), hosts=dict(sorted(hosts.items())))
+            hosts[host] = FleetHost(received=stamp(received), report=msgspec.json.decode(body, type=PullReport))
+        return FleetState(time=stamp(), hosts=dict(sorted(hosts.items())))
 
     def reports(self, host: str) -> list[PullReport]:
         """Return the kept reports of a host, newest first."""
@@ -198,7 +198,7 @@ def make_token(
             connection.execute("DELETE FROM credentials WHERE name = :name AND role = :role", who)
         connection.execute(
             "INSERT INTO credentials VALUES(?, ?, ?, ?, ?)",
-            (name, role, _digest(token), _time(now), now + days * _DAY if days else None),
+            (name, role, _digest(token), stamp(now), now + days * _DAY if days else None),
         )
         give(token)
     return token
@@ -244,7 +244,3 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,7 +20,6 @@ from gpusetup.verify.registry import checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
     from typing import Any
 
     from jinja2 import Environment
@@ -33,11 +32,6 @@ def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields
     """Render a page template such as `plan`; fields are escaped. `told` goes below the title."""
     meta = " · ".join([made, *told, f"gpusetup {__version__}"])
     return _environment().get_template(f"{name}.html.j2").render(title=title, meta=meta, **fields)
-
-
-def stamp(made: datetime) -> str:
-    """Return a time in the format of the pages."""
-    return made.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _finalized(value: Any) -> Any:

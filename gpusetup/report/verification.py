@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpusetup import __version__
 from gpusetup.errors import GpuSetupError
+from gpusetup.model import stamp
 from gpusetup.model.verdict import Item, Level, Result
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.report.topology import Topology, topology_of
@@ -125,7 +126,7 @@ def verification_report(
     ]
     return Report(
         title="Verification of " + (hosts[0].name if len(hosts) == 1 else f"{len(hosts)} hosts"),
-        started=started.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        started=stamp(started),
         seconds=round(seconds, 3),
         program=f"gpusetup {__version__}",
         level=level,

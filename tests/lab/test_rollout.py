@@ -83,10 +83,7 @@ def test_two_applies_never_meet(lab, wishes):
     changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
     argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json"]
     own = {"PATH": os.environ["PATH"], "HOME": str(lab.folder), "GPUSETUP_STATE": str(lab.folder / "state")}
-    with (
-        subprocess.Popen(argv, env=own, stdout=subprocess.PIPE, text=True) as one,
-        ThreadPoolExecutor() as pool,
-    ):
+    with subprocess.Popen(argv, env=own, stdout=subprocess.PIPE, text=True) as one, ThreadPoolExecutor() as pool:
         until(lambda: installing(host) or one.poll() is not None, "the package step", 300)
         assert one.poll() is None, one.communicate()
         elsewhere = pool.submit(apply, other, changed)

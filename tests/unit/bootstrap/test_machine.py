@@ -12,7 +12,7 @@ from gpusetup.bootstrap import run
 from gpusetup.bootstrap.effects import TIMER, units
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin, pause_before
 from gpusetup.bootstrap.run import message, why_apply
-from gpusetup.bootstrap.userdata import Config, first_stage
+from gpusetup.bootstrap.userdata import Config, instance_file
 from gpusetup.model.status import FINAL, Problem, Recheck, Status
 
 OK = Outcome("ok", verified="pass")
@@ -77,7 +77,7 @@ def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state):
 
 
 def test_the_first_stage_has_the_same_final_states():
-    assert set(ast.literal_eval(first_stage().partition("\nFINAL = ")[2].partition("\n")[0])) == FINAL
+    assert set(ast.literal_eval(instance_file("first-stage").partition("\nFINAL = ")[2].partition("\n")[0])) == FINAL
 
 
 def test_a_person_may_try_again_after_a_failure():

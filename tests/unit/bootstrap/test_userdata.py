@@ -24,6 +24,7 @@ from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
+from tests.stored import stored_rows
 
 ROOT = Path(__file__).parents[3]
 FIRST_STAGE = ROOT / "gpusetup/bootstrap/instance/first-stage"
@@ -260,23 +261,7 @@ def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found)
     assert done.stdout.splitlines()[-1] == (found or "GS-733")
 
 
-@pytest.mark.parametrize(
-    ("gpu", "system", "wheel", "said"),
-    [
-        ("gh200", "ubuntu24.04", "a.whl", ["[GS-729]", "--python 3.12 --arch aarch64"]),
-        ("t4", "debian13", "a.whl", ["[GS-729]", "--python 3.13 --arch x86_64"]),
-        ("t4", "rocky8", "a.whl", []),
-        ("t4", "debian12", "a.whl", []),
-        ("t4", "ubuntu22.04", "a-1-cp310-cp310-manylinux_2_34_x86_64.whl", []),
-        ("t4", "ubuntu22.04", "a-1-cp310-cp310-manylinux_2_38_x86_64.whl", ["[GS-737]"]),
-        ("t4", "ubuntu22.04", "a-1-cp310-cp310-manylinux_2_17_aarch64.whl", ["[GS-737]"]),
-        ("t4", "ubuntu22.04", "a-1-cp311-cp311-manylinux_2_17_x86_64.whl", ["[GS-737]"]),
-        ("t4", "ubuntu22.04", "a-1-cp38-abi3-manylinux_2_28_x86_64.manylinux2014_x86_64.whl", []),
-        ("t4", "ubuntu22.04", "a-1-py3-none-any.whl", []),
-        ("t4", "rhel8", "a-1-cp312-cp312-manylinux_2_34_x86_64.whl", ["[GS-737]"]),
-        ("t4", "rhel8", "a-1-cp312-cp312-manylinux_2_28_x86_64.whl", []),
-    ],
-)
+@pytest.mark.parametrize(("gpu", "system", "wheel", "said"), stored_rows("bundle-on-the-desk.json"))
 def test_a_bundle_that_does_not_install_there_is_refused_on_the_desk(manifest, gpu, system, wheel, said):
     holds(manifest, wheel, *((12,) if system == "rhel8" else (10, 11, 12)))
     done = cloud_init("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)

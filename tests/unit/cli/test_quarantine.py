@@ -19,6 +19,7 @@ from gpusetup.health.schedulers import condition_patch
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import fleet, probe
 from gpusetup.verify.probe import Ask, Observed, deadline
+from tests.stored import stored_rows
 from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
 
 NOW = datetime.now(timezone.utc)
@@ -336,21 +337,6 @@ def test_each_host_of_an_inventory_counts_and_one_that_is_away_does_not(machine,
     assert "left service: gpu.recovery" in says(0, "fleet", "history", "gpu02")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--quarantine slurm --leave-after 0", "must be 1 or more"),
-        ("--quarantine slurm --ignore gpu.temper", "there is no check 'gpu.temper'"),
-        ("--on-bad \"take 'it\"", "cannot be read"),
-        ("--quarantine slurm inventory.ini --node n1", "--node names one machine"),
-        ("--quarantine slurm-job inventory.ini", "a prolog verifies its own machine"),
-        ("--timer daily --on-bad '/nowhere/take {node}'", "missing or not executable"),
-        ("--forget", "no effect without --quarantine"), ("--ignore gpu.ecc", "no effect without --quarantine"),
-        ("--timer daily --quarantine slurm --forget", "cannot be used with --timer"),
-        ("--timer daily --quarantine slurm-job", "cannot be used with --timer"),
-        ("--hooks slurm --forget", "cannot be used with --hooks"), ("--hooks slurm inventory.ini", "cannot be used with --hooks"),
-        ("--hooks slurm --quarantine slurm", "cannot be used with --hooks"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "said"), stored_rows("refused-quarantine.json"))
 def test_what_cannot_be_meant_is_refused(machine, words, said, says):
     assert said in says(3, "fleet", "health", *shlex.split(words))

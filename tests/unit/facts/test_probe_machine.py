@@ -90,19 +90,7 @@ def test_the_manager_is_known_by_its_vital_data(machine, name, manager):
 
 
 @pytest.mark.parametrize(
-    ("vendor", "product", "tag", "hypervisor", "kind", "cloud"),
-    [
-        ("Amazon EC2", "p5.48xlarge", "Amazon EC2", True, "kvm", "aws"),
-        ("Amazon EC2", "g4dn.metal", "", False, "none", "aws"),
-        ("Google", "Google Compute Engine", "", True, "kvm", "gcp"),
-        ("Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77", True, "microsoft", "azure"),
-        ("Microsoft Corporation", "Virtual Machine", "", True, "microsoft", None),
-        ("Alibaba Cloud", "Alibaba Cloud ECS", "", True, "kvm", "alibaba"),
-        ("QEMU", "Standard PC", "OracleCloud.com", True, "kvm", "oracle"),
-        ("Dell Inc.", "PowerEdge", "ASSET-0042", False, "none", None),
-        ("VMware, Inc.", "VMware7,1", "", True, "vmware", None),
-        ("", "", "", True, "unknown", None),
-    ],
+    ("vendor", "product", "tag", "hypervisor", "kind", "cloud"), stored_rows("clouds-and-hypervisors.json")
 )
 def test_clouds_and_hypervisors(machine, vendor, product, tag, hypervisor, kind, cloud):
     for name, value in {

@@ -78,21 +78,7 @@ def test_the_metapackage_of_another_flavour_is_none_of_ours():
     assert _headers(context) == ["linux-headers-6.8.0-1018-nvidia"]
 
 
-@pytest.mark.parametrize(
-    ("system", "arch", "release", "wanted"),
-    [
-        ("rocky 9.6", "x86_64", "5.14.0-570.12.1.el9_6.x86_64", "kernel-devel=5.14.0-570.12.1.el9_6"),
-        ("rhel 9.4", "aarch64", "5.14.0-427.13.1.el9_4.aarch64+64k", "kernel-64k-devel=5.14.0-427.13.1.el9_4"),
-        ("rhel 9.5", "x86_64", "5.14.0-503.34.1.el9_5.x86_64+rt", "kernel-rt-devel=5.14.0-503.34.1.el9_5"),
-        ("rhel 8.5", "x86_64", "4.18.0-348.20.1.rt7.150.el8_5.x86_64", "kernel-rt-devel=4.18.0-348.20.1.rt7.150.el8_5"),
-        ("ol 9.5", "x86_64", "6.12.0-100.28.2.2.el9uek.x86_64", "kernel-uek-devel=6.12.0-100.28.2.2.el9uek"),
-        ("fedora 44", "x86_64", "7.0.4-200.fc44.x86_64", "kernel-devel=7.0.4-200.fc44"),
-        ("amzn 2023", "x86_64", "6.1.141-155.222.amzn2023.x86_64", "kernel-devel=6.1.141-155.222.amzn2023"),
-        ("amzn 2023", "aarch64", "6.12.37-61.105.amzn2023.aarch64", "kernel6.12-devel=6.12.37-61.105.amzn2023"),
-        ("azurelinux 3.0", "x86_64", "6.6.96.2-2.azl3", "kernel-devel=6.6.96.2-2.azl3"),
-        ("azurelinux 3.0", "aarch64", "6.12.57.1-2.azl3", "kernel-hwe-devel=6.12.57.1-2.azl3"),
-    ],
-)
+@pytest.mark.parametrize(("system", "arch", "release", "wanted"), stored_rows("rpm-headers.json"))
 def test_rpm_kernels_have_headers_of_their_kind(system, arch, release, wanted):
     context = _context(system, release, arch=arch)
     assert _headers(context)[0] == wanted
