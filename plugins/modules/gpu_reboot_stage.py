@@ -26,6 +26,7 @@ when:
 
 import os
 import re
+import time
 from typing import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -45,12 +46,13 @@ ConditionPathExists={mark}
 
 [Service]
 Type=oneshot
-ExecStartPre=/bin/rm -f {mark}
-ExecStart={command}
+ExecStart=/bin/sh -c {script} {mark} {command}
 
 [Install]
 WantedBy=multi-user.target
 """
+_SCRIPT = 'again=$(find "$0" -mmin -60); rm -f "$0"; [ -z "$again" ] || exec "$@"'
+"""Continues up to an hour after the time of the reboot: after a later one, the scheduled one had been cancelled."""
 
 
 def quoted(word: str) -> str:
@@ -62,9 +64,19 @@ def quoted(word: str) -> str:
 def stage(ledger: Ledger, resume: Sequence[str]) -> None:
     """Write the unit that continues after the boot if its mark is there, and the link that enables it."""
     mark = os.path.join(ledger.folder, MARK)
-    ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
+    ledger.write(UNIT, _TEXT.format(mark=mark, script=quoted(_SCRIPT), command=" ".join(map(quoted, resume))))
     os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
     ledger.link(STARTS, UNIT)
+
+
+def moment(when: str) -> float:
+    """Return when a host reboots, in seconds."""
+    now = time.time()
+    if when.startswith("+"):
+        return now + 60 * int(when)
+    hour, minute = map(int, when.split(":"))
+    today = time.mktime((*time.localtime(now)[:3], hour, minute, 0, 0, 0, -1))
+    return today if today > now else today + 86400
 
 
 SPEC = {
@@ -94,6 +106,7 @@ def main() -> None:
             if module.params["resume"]:  # now: a mark without a reboot would continue after some later one
                 try:
                     files.write_atomically(mark, "", 0o600)
+                    os.utime(mark, (moment(when), moment(when)))
                 except OSError:
                     process.output(["shutdown", "-c"], env, 30)
                     raise

@@ -1,6 +1,10 @@
 """Whether a reboot is needed, read from what is loaded and what is on disk; after one, that is a failure."""
 
 import os
+import re
+import shlex
+import subprocess
+import time
 from unittest.mock import Mock
 
 import pytest
@@ -96,6 +100,14 @@ def test_only_a_scheduled_reboot_leaves_its_mark(run_module, tmp_path, monkeypat
     given = {"host": {"state_dir": str(tmp_path)}, "resume": ["gpusetup", "apply"]}
     run_module(gpu_reboot_stage, **given, fails=fails)
     assert (seen, mark.exists()) == ([("-r", False), ("-c", False)][: 1 + full], not fails)
+    assert fails or abs(mark.stat().st_mtime - time.time() - 60) < 50, "the time of the reboot"
+
+
+def test_a_reboot_at_a_time_of_day_is_the_next_one_of_it():
+    for before in (-3, 3):
+        hours, minutes = time.localtime(time.time() + 60 * before)[3:5]
+        late = gpu_reboot_stage.moment(f"{hours}:{minutes:02}") - time.time()
+        assert abs(late - 60 * before - 86400 * (before < 0)) <= 60
 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):
@@ -103,9 +115,14 @@ def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_
     replace(monkeypatch, gpu_reboot_stage, UNIT=str(unit), STARTS=str(starts))
     ledger = Ledger(str(tmp_path / "state"))
     for _time in range(2):
-        gpu_reboot_stage.stage(ledger, ["gpusetup", "apply"])
+        gpu_reboot_stage.stage(ledger, ["touch", str(tmp_path / "continued")])
         assert starts.resolve() == unit
-        assert 'ExecStart="gpusetup" "apply"' in unit.read_text()
+    mark, (line,) = tmp_path / "state/resume", re.findall("ExecStart=(.*)", unit.read_text())
+    for minutes in (-61, -59, 3):  # of a reboot that was cancelled; of this one; somebody was earlier
+        mark.touch()
+        os.utime(mark, (time.time() + 60 * minutes,) * 2)
+        subprocess.run(shlex.split(line.replace("$$", "$")), check=True)
+        assert (mark.exists(), (tmp_path / "continued").exists()) == (False, minutes > -60)
     assert [ledger.restore(str(unit)), ledger.link(str(starts), None)] == [True, True]
     assert not os.path.lexists(starts)
     assert not unit.exists()
