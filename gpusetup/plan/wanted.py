@@ -242,11 +242,7 @@ def _as_applied(
         kept = tuple(package for package in kept if package.name not in names)
         added = tuple(of_daemon) if context.settings.persistence else ()
     return DriverPackages(
-        packages=(
-            *kept,
-            *added,
-            *graphics_of(context, family.series(context, choice), choice.version, applied.driver),
-        ),
+        packages=(*kept, *added, *graphics_of(context, family.series(context, choice), choice.version, applied.driver)),
         fabric=(*applied.fabric, *imex),
         prerequisites=applied.prerequisites,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),

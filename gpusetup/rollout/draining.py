@@ -56,12 +56,7 @@ class Draining:
     """Drains the hosts of a run and returns them to service."""
 
     def __init__(
-        self,
-        rollout: Rollout,
-        scheduler: Scheduler | None,
-        *,
-        drain_seconds: float,
-        busy_seconds: float,
+        self, rollout: Rollout, scheduler: Scheduler | None, *, drain_seconds: float, busy_seconds: float
     ) -> None:
         self.rollout, self.scheduler = rollout, scheduler
         self.drain_seconds, self.busy_seconds = drain_seconds, busy_seconds

@@ -18,15 +18,7 @@ from gpusetup.rollout.batches import batches_of, keep_rollout, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import Rollout, owner_of, phase
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.outcome import (
-    closed_domains,
-    exit_of,
-    not_started,
-    outcome_of,
-    planned_only,
-    stopped,
-    summary,
-)
+from gpusetup.rollout.outcome import closed_domains, exit_of, not_started, outcome_of, planned_only, stopped, summary
 from gpusetup.rollout.verification import verify_hosts
 
 APPLY_DEADLINE = 6 * 3600.0

@@ -115,10 +115,7 @@ def linker_is_behind() -> bool:
 SPEC = {
     "roots": params.several(
         "C(version) and C(path) of every toolkit.",
-        {
-            "version": params.needed("CUDA version."),
-            "path": params.needed("Folder.", type="path"),
-        },
+        {"version": params.needed("CUDA version."), "path": params.needed("Folder.", type="path")},
     ),
     "default": params.text("Version among O(roots); empty removes the default."),
 }

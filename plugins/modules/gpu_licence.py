@@ -150,9 +150,7 @@ SPEC = {
         "C(absent) removes our token and restores the daemon's settings.", ["present", "absent"], "present"
     ),
     "feature": params.choice(
-        "What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.",
-        list(FEATURES),
-        "vgpu",
+        "What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.", list(FEATURES), "vgpu"
     ),
     "wait": params.number("Seconds to wait for the licence.", 60),
     "start": params.flag(
@@ -163,9 +161,7 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=params.spec(SPEC),
-        required_if=[("state", "present", ["token"])],
-        supports_check_mode=True,
+        argument_spec=params.spec(SPEC), required_if=[("state", "present", ["token"])], supports_check_mode=True
     )
     request = params.owned(module)
     check, start = module.check_mode, module.params["start"]

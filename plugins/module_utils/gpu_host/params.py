@@ -61,7 +61,7 @@ COMMON = {
             ),
         },
         apply_defaults=True,
-    ),
+    )
 }
 TRANSACTION = {
     "manager": choice("The host's package manager.", ["apt", "dnf", "zypper"]),
@@ -79,13 +79,7 @@ TRANSACTION = {
         "Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing."
     ),
     "free": texts("Names among the packages that are not held (compilers, headers, the distribution's Python)."),
-    "streams": several(
-        "DNF module streams.",
-        {
-            "module": needed("Module."),
-            "stream": needed("Stream."),
-        },
-    ),
+    "streams": several("DNF module streams.", {"module": needed("Module."), "stream": needed("Stream.")}),
     "replace_runfile": flag(
         "Let the uninstaller of a .run installation remove it before the transaction; this cannot be undone."
     ),

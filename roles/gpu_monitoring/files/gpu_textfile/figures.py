@@ -74,9 +74,7 @@ FIGURES = (
     Figure("nvidia_smi_pcie_link_gen_current", "pcie.link.gen.current", "PCIe generation in use."),
     Figure("nvidia_smi_pcie_link_gen_max", "pcie.link.gen.max", "PCIe generation that GPU and slot can use."),
     Figure(
-        "nvidia_smi_fabric_state",
-        "fabric.state",
-        "NVLink fabric: 1 not started, 2 in progress, 3 ready, 4 failed.",
+        "nvidia_smi_fabric_state", "fabric.state", "NVLink fabric: 1 not started, 2 in progress, 3 ready, 4 failed."
     ),
     Figure("nvidia_smi_persistence_mode", "persistence_mode", "1 when the driver stays initialised."),
     Figure(

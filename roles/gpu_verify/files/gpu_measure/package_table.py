@@ -118,11 +118,7 @@ SMOKES: Tuple[Smoke, ...] = (
     _smoke("sglang", "engines", _TOKENS, title="SGLang", deadline=300, apart=True, engine=True),
 )
 
-SAME: Dict[str, str] = {
-    "tensorrt-cu12": "tensorrt",
-    "tensorrt-cu13": "tensorrt",
-    "faster-whisper": "ctranslate2",
-}
+SAME: Dict[str, str] = {"tensorrt-cu12": "tensorrt", "tensorrt-cu13": "tensorrt", "faster-whisper": "ctranslate2"}
 """Packages that the test of another package covers."""
 
 OTHERS: Dict[str, str] = {

@@ -41,10 +41,7 @@ def cudf(library: Any, _index: int) -> Iterator[Trial]:
     keys, values = numbers.integers(0, 100, 50000), numbers.integers(0, 1000, 50000)
     frame = library.DataFrame({"key": keys, "value": values})
     yield Trial(
-        "group-by",
-        lambda: frame.groupby("key")["value"].sum().sort_index().values,
-        numpy.bincount(keys, values),
-        0.0,
+        "group-by", lambda: frame.groupby("key")["value"].sum().sort_index().values, numpy.bincount(keys, values), 0.0
     )
 
 
@@ -57,12 +54,7 @@ def cuml(_library: Any, _index: int) -> Iterator[Trial]:
     data, weights = numbers.standard_normal((2000, 16)), numbers.standard_normal(16)
     target = data @ weights + 0.1 * numbers.standard_normal(2000)
     wanted = numpy.linalg.lstsq(numpy.c_[data, numpy.ones(2000)], target, rcond=None)[0][:16]
-    yield Trial(
-        "regression",
-        lambda: LinearRegression(output_type="cupy").fit(data, target).coef_,
-        wanted,
-        1e-6,
-    )
+    yield Trial("regression", lambda: LinearRegression(output_type="cupy").fit(data, target).coef_, wanted, 1e-6)
 
 
 def xgboost(library: Any, index: int) -> Iterator[Trial]:

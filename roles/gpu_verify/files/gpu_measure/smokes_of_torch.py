@@ -134,12 +134,7 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
             return placed(data)  # on the CPU: accelerate's hooks move it to the layers
 
     yield Trial(
-        "dispatch",
-        forward,
-        wanted,
-        TF32,
-        where=lambda _got: str(next(placed.parameters()).device),
-        settle=settle,
+        "dispatch", forward, wanted, TF32, where=lambda _got: str(next(placed.parameters()).device), settle=settle
     )
 
 
@@ -193,11 +188,7 @@ def fbgemm_gpu(_library: Any, index: int) -> Iterator[Trial]:
     there = lengths.to(f"cuda:{index}")
     wanted = lengths.cumsum(0)
     yield Trial(
-        "cumulative-sum",
-        lambda: torch.ops.fbgemm.asynchronous_inclusive_cumsum(there),
-        wanted,
-        0.0,
-        settle=settle,
+        "cumulative-sum", lambda: torch.ops.fbgemm.asynchronous_inclusive_cumsum(there), wanted, 0.0, settle=settle
     )
 
 
