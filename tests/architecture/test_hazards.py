@@ -1,4 +1,4 @@
-"""Clocks that somebody sets, bytes that are not UTF-8, and a line's end that `$` passes over surprise no code of ours."""
+"""Set clocks, busy machines, bytes that are not UTF-8, and a line's end that `$` passes over surprise no code or test of ours."""
 
 import ast
 import re
@@ -87,9 +87,15 @@ def unflushed(tree: ast.AST) -> Iterator[ast.AST]:
             yield from (node for node, on, verb in named if on in written and verb in ("replace", "rename"))
 
 
+def bounds(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the assertions that something took less than so many seconds: on a busy machine it takes longer."""
+    asserted = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    yield from (node for node in asserted if re.search(r"(monotonic|perf_counter)\(\) - \w+ <", ast.unparse(node)))
+
+
 LAWS = {
     "text": (unguarded, r"open\(|read_text\(|text=True"), "clock": (clocks, r"time\.time\("), "end": (ends, r"\$"),
-    "flush": (unflushed, r"write_(text|bytes)\("),
+    "flush": (unflushed, r"write_(text|bytes)\("), "bound": (bounds, r"assert .*\(\) - "),
 }  # fmt: skip
 """Each law with a pattern that a text must have for the law to find anything in it."""
 
@@ -97,9 +103,8 @@ LAWS = {
 @pytest.mark.parametrize("law", LAWS)
 def test_a_hazard_is_met_nowhere(law):
     found, word = LAWS[law]
-    paths = [
-        path for part in ("gpusetup", "plugins", "roles") for path in sorted((PACKAGE.parent / part).rglob("*.py"))
-    ]
+    parts = ("tests",) if law == "bound" else ("gpusetup", "plugins", "roles")
+    paths = [path for part in parts for path in sorted((PACKAGE.parent / part).rglob("*.py"))]
     read = {path: path.read_text(encoding="utf-8") for path in paths if "_content" not in path.parts}
     assert [
         f"{path}:{node.lineno}: {ast.unparse(node)}"
@@ -116,6 +121,7 @@ def test_a_hazard_is_met_nowhere(law):
         ("text", "run(argv, text=True)"), ("clock", "until = time.time() + 5"), ("clock", "s = time.time()\nx = y - s"),
         ("clock", "time.time() > end"), ("end", "re.match('^a$', name)"), ("end", "R = re.compile('a$')\nR.match(name)"),
         ("end", "Meta(pattern='^a$')"), ("flush", "def f(a, b):\n a.write_text('x')\n a.replace(b)"),
+        ("bound", "assert time.monotonic() - began < 5"),
     ],
 )  # fmt: skip
 def test_each_law_sees_its_example(law, bad):

@@ -77,7 +77,7 @@ class Page:
         )
         return answer["result"].get("value")
 
-    def until(self, expression: str, seconds: float = 30) -> Any:
+    def until(self, expression: str, seconds: float = 60) -> Any:
         end = time.monotonic() + seconds
         while not (found := self.tells(expression)):
             assert time.monotonic() < end, f"{expression} after {seconds} s: {self.tells('document.body.innerText')}"

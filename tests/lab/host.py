@@ -125,7 +125,7 @@ class Host:
         if pid:
             os.killpg(pid, signal.SIGKILL)
         self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (self.running or network.processes(self.name)) and time.monotonic() < deadline:
             _reap(pid)
             time.sleep(0.01)
@@ -359,7 +359,7 @@ def _text(path: Path) -> str:
 
 def _remove_group(group: Path) -> None:
     """A control group can go when its last process has been buried, which may take a moment after its end."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):

@@ -143,14 +143,14 @@ def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(lab
     host.ssh("systemctl", "stop", "gpusetup-desktop-page-bob.service")
     mended = apply(lab.folder, second)
     assert (mended.code, mended.hosts[host.name]["state"]) == (0, "done"), mended.out
-    until(lambda: reaches(host, 6081), "bob's page", 20)
+    until(lambda: reaches(host, 6081), "bob's page")
 
     alone = asked({**tls, "users": ["alice"]})
     apply(lab.folder, alone).well()
     assert host.ssh("pgrep", "-u", "bob", "Xtigervnc", check=False).returncode != 0
     assert not host.path("/etc/gpusetup/desktops/bob.vnc").exists()
     lab.rolled_back(alone)
-    until(lambda: reaches(host, 6081), "bob's page after the rollback", 20)
+    until(lambda: reaches(host, 6081), "bob's page after the rollback")
 
     assert lab.removed(second).code == 9  # the driver's module stays loaded until the next boot
     assert (files_below(host, *PLACES), packages(host)) == before

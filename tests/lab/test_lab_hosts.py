@@ -10,7 +10,7 @@ import pytest
 from tests.lab import fleet, network
 from tests.lab.host import Host
 from tests.lab.places import HOSTS, KNOWN_HOSTS, LabError
-from tests.lab.process import run
+from tests.lab.process import run, until
 from tests.lab.spec import HostSpec
 
 
@@ -33,8 +33,8 @@ def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host):
     subprocess.Popen(
         [*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL
     )
-    while not host.path("/var/lib/job").exists():
-        time.sleep(0.05)
+    job = host.path("/var/lib/job")
+    until(lambda: job.exists() and job.read_text(), "the job to begin")
     host.power_cut()
     assert not host.running
     assert host.ssh("true", check=False).returncode == 255

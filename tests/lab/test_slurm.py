@@ -96,12 +96,12 @@ def test_slurmd_waits_for_a_gpu_by_the_files_of_the_hand_over(cluster, lab_inven
     node.ssh("mount", "--bind", f"{SIMULATED_ROOT}{devices}", devices)
     try:
         node.ssh("systemctl", "start", "--no-block", "slurmd")
-        until(lambda: state_of(node) == "activating", "slurmd to wait", 30)
+        until(lambda: state_of(node) == "activating", "slurmd to wait")
         node.ssh("sleep", "3")
         assert state_of(node) == "activating", "no device file, no slurmd"
         assert node.ssh("pgrep", "-x", "slurmd", check=False).stdout == ""
         node.ssh("ln", "-s", "/dev/zero", "/dev/nvidia0")
-        until(lambda: state_of(node) == "active", "slurmd to start", 30)
+        until(lambda: state_of(node) == "active", "slurmd to start")
         slurm.wait(node, "IDLE")
         assert f" {wanted[1]} " in slurm.node(node)
         job = head.ssh(

@@ -67,7 +67,7 @@ class Watching:
 
     def end(self):
         self.process.terminate()
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         self.process.stdout.close()
         return code
 
