@@ -8,14 +8,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from tests.flaky import listening
 
 PACKAGE = "ansible==11.13.0"
 """The last major version of the package that holds awx.awx 24.6.1, the newest release of it."""
@@ -51,17 +52,12 @@ class StandInAwx:
         self.unauthorised = 0
 
     def __enter__(self) -> Any:
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.served = ExitStack()
+        self.address: str = self.served.enter_context(listening(_handler(self))).url
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
-    @cached_property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.served.close()
 
     def add(self, endpoint: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Keep an item as AWX shows it."""
@@ -123,9 +119,6 @@ def survey_problem(spec: dict[str, Any]) -> str:
 
 def _handler(awx: StandInAwx) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
         def answer(self, document: object, status: int = 200) -> None:
             body = b"" if status == 204 else json.dumps(document).encode()
             self.send_response(status)

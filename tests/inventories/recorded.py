@@ -7,7 +7,6 @@ for the credentials, hands lists out page by page, and remembers what it was ask
 import http.server
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.certificates import Authority
+from tests.flaky import listening
 from tests.inventories import answers
 
 SECRETS = {
@@ -39,23 +39,18 @@ def clouds(folder: Path, hosts: int = 4, page: int = 2) -> Iterator[Cloud]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.pair(*names, NETBOX))
     cloud = Cloud({})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(cloud, context, hosts, page))
-    trust = str(authority.certificate)
-    cloud.environment = {
-        "HTTPS_PROXY": f"http://127.0.0.1:{server.server_port}", "https_proxy": f"http://127.0.0.1:{server.server_port}",
-        "REQUESTS_CA_BUNDLE": trust, "AWS_CA_BUNDLE": trust, "SSL_CERT_FILE": trust, "NO_PROXY": "", "no_proxy": "",
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRETS["aws"], "AWS_EC2_METADATA_DISABLED": "true",
-        "GCP_ACCESS_TOKEN": SECRETS["gcp"],
-        "AZURE_SUBSCRIPTION_ID": answers.SUBSCRIPTION, "AZURE_TENANT": answers.TENANT, "AZURE_CLIENT_ID": "client",
-        "AZURE_SECRET": SECRETS["azure"],
-        "NETBOX_API": f"https://{NETBOX}", "NETBOX_TOKEN": SECRETS["netbox"],
-    }  # fmt: skip
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with listening(_handler(cloud, context, hosts, page)) as server:
+        trust = str(authority.certificate)
+        cloud.environment = {
+            "HTTPS_PROXY": server.url, "https_proxy": server.url,
+            "REQUESTS_CA_BUNDLE": trust, "AWS_CA_BUNDLE": trust, "SSL_CERT_FILE": trust, "NO_PROXY": "", "no_proxy": "",
+            "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": SECRETS["aws"], "AWS_EC2_METADATA_DISABLED": "true",
+            "GCP_ACCESS_TOKEN": SECRETS["gcp"],
+            "AZURE_SUBSCRIPTION_ID": answers.SUBSCRIPTION, "AZURE_TENANT": answers.TENANT, "AZURE_CLIENT_ID": "client",
+            "AZURE_SECRET": SECRETS["azure"],
+            "NETBOX_API": f"https://{NETBOX}", "NETBOX_TOKEN": SECRETS["netbox"],
+        }  # fmt: skip
         yield cloud
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _handler(cloud: Cloud, context: ssl.SSLContext, hosts: int, page: int) -> type[http.server.BaseHTTPRequestHandler]:
@@ -63,9 +58,6 @@ def _handler(cloud: Cloud, context: ssl.SSLContext, hosts: int, page: int) -> ty
         protocol_version = "HTTP/1.1"
         wbufsize = -1
         host = ""
-
-        def log_message(self, *_words: Any) -> None:
-            pass
 
         def do_CONNECT(self) -> None:
             """Become the host that is asked for."""
