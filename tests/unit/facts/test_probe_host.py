@@ -4,7 +4,8 @@ import errno
 import hashlib
 import json
 import os
-from unittest.mock import Mock
+import subprocess
+from unittest.mock import Mock, mock_open
 
 import pytest
 
@@ -191,3 +192,11 @@ def test_a_hanging_command_is_ended_with_its_children(tmp_path):
     assert "no answer within 0.5 s" in answer["why"]
     for pid in pids.read_text().split():
         assert gone(int(pid)), f"process {pid} was left behind"
+
+
+@pytest.mark.parametrize(("state", "ends"), [("R", True), ("D", False)])
+def test_a_killed_program_is_stuck_only_in_the_kernel(monkeypatch, state, ends):
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process, monkeypatch.context() as busy:
+        busy.setattr(process, "wait", Mock(side_effect=subprocess.TimeoutExpired("sleep", 2)))
+        busy.setattr("builtins.open", mock_open(read_data=f"7 (sleep) {state} 1".encode()))
+        assert commands.kill(process) is ends
