@@ -176,7 +176,10 @@ def run_token(arguments: argparse.Namespace) -> Exit:
         said += ", and its user of the lease store is removed" if arguments.leases else ""
     else:
         if arguments.format == "json" and not arguments.out:
-            raise BadInputError("GS-984", "an answer in a file must not hold a token", path="--out", hint="--out FILE")
+            raise BadInputError(
+                "GS-984", "the JSON answer does not contain the token, and no file was named for it", path="--out",
+                hint=f"add --out {name}.token: it goes there, readable by you alone, and the answer names the file",
+            )  # fmt: skip
         if arguments.leases:
             _at_store(arguments, name, remove=False)
         out = arguments.out

@@ -42,12 +42,12 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     )
     elsewhere = next((hint for word, hint in matrix.os.elsewhere.items() if word in lowered), "")
     foreign = _without_packages(matrix.os, lowered)
-    near = f"did you mean {', '.join(close)}? " if close else ""
+    near = f"{foreign}; " if foreign else f"did you mean {', '.join(close)}? " if close else ""
     raise BadInputError(
         "GS-123",
         f"unknown distribution {text!r}",
         path=f"--os {text!r}",
-        hint=elsewhere or (f"{foreign}; " if foreign else near) + "`gpusetup matrix os` lists those that are known",
+        hint=(not foreign and elsewhere) or near + "`gpusetup matrix os` lists those that are known",
     )
 
 
@@ -57,6 +57,8 @@ def _without_packages(known: OsFile, text: str) -> str:
     base = next((base for name, base in known.bases.items() if re.match(rf"{name}(?![0-9])", words)), "")
     if base:
         return f"it takes the packages of {base}: --os {base}"
+    if releases := [f"{base} ({name})" for name, base in known.bases.items() if name.rstrip("0123456789") == words]:
+        return f"name the release whose packages it takes: --os {' or '.join(releases)}"
     name, number = (re.findall(r"^([a-z]+)([0-9]{1,4}(?:\.[0-9]{1,4})?)", words) or [("", "")])[0]
     family = known.said_as.get(name, name)
     oldest = next((system.id for system in known.systems if re.fullmatch(rf"{family}[0-9.]+", system.id)), "")

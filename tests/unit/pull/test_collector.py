@@ -224,6 +224,7 @@ def test_two_tokens_are_valid_while_one_takes_the_place_of_the_other(collector):
 def test_a_token_that_cannot_be_written_leaves_the_last_one_valid(collector, says):
     out = collector.folder / "none/gpu01.token"
     assert "cannot write" in says(3, "fleet", "token", collector.folder, "gpu01", "--out", out)
+    assert "add --out gpu01.token: it" in says(3, "fleet", "token", collector.folder, "gpu01", "--format", "json")
     assert collector.report()[0] == 200
 
 
