@@ -24,9 +24,9 @@ when:
   type: str
 """
 
+import datetime
 import os
 import re
-import time
 from typing import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -71,12 +71,12 @@ def stage(ledger: Ledger, resume: Sequence[str]) -> None:
 
 def moment(when: str) -> float:
     """Return when a host reboots, in seconds."""
-    now = time.time()
+    now = datetime.datetime.now()  # noqa: DTZ005 - shutdown takes the host's own time of day
     if when.startswith("+"):
-        return now + 60 * int(when)
+        return (now + datetime.timedelta(minutes=int(when))).timestamp()
     hour, minute = map(int, when.split(":"))
-    today = time.mktime((*time.localtime(now)[:3], hour, minute, 0, 0, 0, -1))
-    return today if today > now else today + 86400
+    today = now.replace(hour=hour, minute=minute, second=0)
+    return (today if today > now else today + datetime.timedelta(days=1)).timestamp()
 
 
 SPEC = {
