@@ -8,8 +8,8 @@ import pytest
 
 from tests.architecture.imports import PACKAGE
 
-STORED = ("st_mtime", "_DAY", "uptime", "monotonic", "['updated']", "task_since", "said")
-"""What times of a clock that can be set are compared with: times of files, boots and other processes; a view's own."""
+STORED = ("st_mtime", "_DAY", "uptime", "monotonic", "['updated']", "task_since", "said", "int(when)", "today")
+"""What times of a clock that can be set are compared with: times of files, boots, other processes, people; a view's own."""
 UNICODE = ("ValueError", "UnicodeError", "UnicodeDecodeError", "Exception")
 OWN = (
     "_DATA", "lock.read_text", "__file__", "_TEMPLATES", "_INSTANCE", "_SHIPPED", "data.joinpath", "matrix.path",
