@@ -1,5 +1,6 @@
 """What every test shares: the shipped matrix, read once, and how hard hypothesis tries."""
 
+import gc
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from gpusetup.matrix.load import Matrix
 # Started in the background, a test run inherits that interrupts are ignored; here they are tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # until all tests are collected, a third of whose time it takes
 
 # The same examples in every run: a failure that comes and goes helps nobody. GPUSETUP_HYPOTHESIS=search explores anew.
 _COMMON = {
@@ -58,5 +61,8 @@ def says(capsys):
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory):
     """Runs and histories of a test stay out of those of the person, and of the machine, that runs the tests."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
     os.environ["GPUSETUP_STATE"] = str(tmp_path_factory.mktemp("gpusetup-state"))
