@@ -329,7 +329,8 @@ def test_who_was_freed_is_given_back_or_named_when_a_run_ends_before_anything_ch
     with pytest.raises(type(stop) if isinstance(stop, OSError) else stop), taken.telling():
         taken.take(PLANS)
     assert sorted(scheduler.given) == ["a", "b", "d"]
-    assert said[1:] == ["d: it is still drained: the run ended early; to return it to service: resume d"]
+    still = "d: it is still drained: the run ended early; to return it to service: resume d"
+    assert said[1:] == ["returning 3 nodes to service", still]
 
 
 def test_a_busy_node_that_cannot_be_given_back_is_named(monkeypatch):
