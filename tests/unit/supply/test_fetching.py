@@ -115,7 +115,7 @@ def test_a_disk_that_fills_is_said_at_once(tmp_path, monkeypatch):
 
 
 def test_an_interrupt_does_not_wait_for_the_rest(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 5)
+    monkeypatch.setattr(host_code("gpu_host.download"), "PERIOD", 60)
     site.handler.content["/y"] = other = CONTENT[1:]
     digest = hashlib.sha256(other).hexdigest()
     files = [wanted(site.says("whole", "drips")), Wanted(f"{site.url}/y", "b.deb", len(other), digest)]
