@@ -283,7 +283,7 @@ def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):
     for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
         (device / name).write_text(text + "\n", encoding="utf-8")
     found = probe.observe.observe({"level": "smoke", "simulated_root": str(tmp_path)})
-    assert found["simulated"] is True
+    assert (found["simulated"], found["started"] >= device.stat().st_mtime - 1) == (True, True)
     assert [gpu["pci_id"] for gpu in found["facts"]["gpus"]] == ["10de:2330"]
 
 

@@ -121,7 +121,7 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
     started = time.monotonic()
     level = request.get("level", "smoke")
     depth = LEVELS.index(level)
-    document: Dict[str, Any] = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
+    document: Dict[str, Any] = {"schema": SCHEMA, "level": level, "started": time.time(), "sections": {}}
     document.update({"only": request["gpus"]} if request.get("gpus") else {})
     if request.get("simulated_root"):  # a folder stands in for the machine's hardware, so there is no GPU to run on
         captured = collect.gpus_of_capture(request["simulated_root"])
