@@ -23,7 +23,7 @@ def site(folder, repositories):
     """A repository with our collection, a playbook and the variables of a stack, served as any web server can."""
     work = folder / "site"
     work.mkdir()
-    galaxy = [Path(sys.executable).with_name("ansible-galaxy"), "collection", "install", content_path()]
+    galaxy = [Path(sys.executable).with_name("ansible-galaxy"), "collection", "install", "--force", content_path()]
     subprocess.run([*galaxy, "-p", "collections"], cwd=work, check=True)
     (work / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\n")
     (work / "site.yml").write_text("- ansible.builtin.import_playbook: gpusetup.stack.apply\n")
