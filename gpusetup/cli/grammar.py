@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -56,8 +57,6 @@ def rare_options(name: str, parser: "Parser") -> list[argparse.Action]:
 
 def listed(names: Mapping[str, str]) -> str:
     """Return names and their summaries as lines wrapped to the terminal."""
-    import textwrap
-
     width, columns = max(map(len, names)) + 4, terminal_columns()
     beside = columns - width > 24
     margin = " " * (width if beside else 6)
@@ -70,8 +69,6 @@ def listed(names: Mapping[str, str]) -> str:
 
 def _filled(text: str) -> str:
     """Wrap the paragraphs of a text to the terminal, and break indented lines that are wider."""
-    import textwrap
-
     columns = max(terminal_columns() - 2, 20)
     lines, paragraph = list[str](), list[str]()
     for line in [*text.strip().splitlines(), ""]:
@@ -86,8 +83,6 @@ def _filled(text: str) -> str:
 
 def _broken(line: str, columns: int) -> list[str]:
     """Return an example with its remark on another line, and its command wrapped as a shell reads it."""
-    import textwrap
-
     command, _, remark = re.sub(r"(?<=\S)  +", "\0", line, count=1).partition("\0")
     lines: list[str] = []
     for part in re.split(r" (?=-|&& |> )", command):
@@ -108,8 +103,6 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def start_section(self, heading: str | None) -> None:
         """Begin a group of options; wrap its heading."""
-        import textwrap
-
         super().start_section(heading and textwrap.fill(heading, self._width))
 
     def _format_action_invocation(self, action: argparse.Action) -> str:

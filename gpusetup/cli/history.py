@@ -23,6 +23,7 @@ import msgspec
 from gpusetup import __version__
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
+from gpusetup.model import stamp
 from gpusetup.model.facts import LOCAL_NAME
 
 if TYPE_CHECKING:
@@ -112,8 +113,6 @@ def _event_text(one: Event) -> str:
 def _text(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
-    from gpusetup.model import stamp
-
     lines = [f"{host}: {len(past)} verification{'s' if len(past) != 1 else ''}", ""]
     for one in past:
         lines.append(f"  {one.time}  {one.level:<6}  {one.verdict}")
@@ -137,7 +136,6 @@ def _json(
     host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], *,
     service: tuple[Event, ...],
 ) -> str:  # fmt: skip
-    from gpusetup.model import stamp
     from gpusetup.model.fleet import Verifications
 
     document = {
@@ -175,7 +173,6 @@ def _html(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
     from gpusetup.health.history import pictures
-    from gpusetup.model import stamp
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
     from gpusetup.verify.baseline import decay_result

@@ -106,7 +106,7 @@ def main() -> None:
             if module.params["resume"]:  # now: a mark without a reboot would continue after some later one
                 try:
                     files.write_atomically(mark, "", 0o600)
-                    os.utime(mark, (moment(when), moment(when)))
+                    os.utime(mark, (moment(when),) * 2)
                 except OSError:
                     process.output(["shutdown", "-c"], env, 30)
                     raise

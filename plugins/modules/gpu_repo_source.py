@@ -106,7 +106,7 @@ def enabled(request: Dict[str, Any], off: Dict[str, Optional[str]]) -> Dict[str,
     return found
 
 
-SPEC = {**params.SOURCES}
+SPEC = params.SOURCES
 
 
 def main() -> None:
