@@ -61,7 +61,6 @@ def says(capsys):
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory):
     """Runs and histories of a test stay out of those of the person, and of the machine, that runs the tests."""
-    gc.collect()
     gc.freeze()
     gc.enable()
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))

@@ -1,6 +1,5 @@
 """Observe hosts through Ansible, all at once; then measure NCCL between the hosts that have GPUs."""
 
-import re
 import secrets
 from dataclasses import replace
 from typing import Any, cast
@@ -74,8 +73,7 @@ def observed_of(session: Session, host: HostProgress) -> Observed:
         return Observed(None, str(answer["postponed"]), postponed=True)
     if host.failure is not None:
         told = f"{host.failure.message}; {host.failure.way_out(session.reach.inventory or '')}"
-        fault = re.match(r"the probe ended with \d", host.failure.message) is not None  # not by a signal
-        return Observed(None, told, host.failure.unreachable, own_fault=fault)
+        return Observed(None, told, host.failure.unreachable, own_fault=bool(answer.get("own_fault")))
     return Observed(None, "the probe did not answer")
 
 

@@ -70,17 +70,19 @@ def unpack(program: str, folder: str) -> None:
             target.write(text.encode("utf-8"))
 
 
-def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
-    """Run the probe; return (document, None) or (None, why there is none)."""
+def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[Dict[str, Any]], Dict[str, Any]]:
+    """Run the probe; return its document, or why there is none, and whether the probe failed by itself."""
     argv = [sys.executable, os.path.join(folder, "gpu_measure", "observe.py")]
     found = commands.ended(argv, dict(os.environ), deadline, json.dumps(asked).encode("utf-8"))
     if found.code is None:
         unstarted = found.error in ("missing", "cannot-start")
-        return None, "the probe " + ("could not be started" if unstarted else f"was killed after {deadline:g} s")
+        why = "could not be started" if unstarted else f"was killed after {deadline:g} s"
+        return None, {"msg": f"the probe {why}"}
     try:
-        return json.loads(found.out.decode("utf-8", "replace").strip().splitlines()[-1]), None
+        return json.loads(found.out.decode("utf-8", "replace").strip().splitlines()[-1]), {}
     except (ValueError, IndexError):
-        return None, f"the probe ended with {found.code}: {found.err.decode('utf-8', 'replace')[-800:]}"
+        told = f"the probe ended with {found.code}: {found.err.decode('utf-8', 'replace')[-800:]}"
+        return None, {"msg": told, "own_fault": found.code >= 0}  # not by a signal
 
 
 SPEC = {
@@ -131,7 +133,7 @@ def main() -> None:
     except HostFailure as other:
         module.exit_json(changed=False, postponed="{message}: {context}".format(**other.fields), invocation=invocation)
     if problem:
-        module.fail_json(msg=problem, invocation=invocation)
+        module.fail_json(invocation=invocation, **problem)
     module.exit_json(changed=False, observations=document, invocation=invocation)
 
 

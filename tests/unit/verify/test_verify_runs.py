@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_verify
 from msgspec import UNSET
 
 from gpusetup.drive.events import Failure, Track
@@ -13,6 +14,7 @@ from gpusetup.verify.fleet import hosts_plan, observe_fleet
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed, deadline
 from gpusetup.verify.smi import parse_gpus, parse_topology
+from tests.modules.stand_ins import write
 from tests.records import lock_of
 from tests.unit.verify.verify_documents import ASKED, broken, captured, differences, found_at, results, verdicts
 
@@ -279,6 +281,7 @@ def playbooks(monkeypatch):
                 record.connection = {"ansible_host": f"10.0.0.{len(track.hosts)}"}
                 if isinstance(found, Failure):
                     record.failure = found
+                    record.data["gpu_verify"] = {"own_fault": "ended with 1" in found.message}
                 else:
                     record.data["gpu_verify"] = {"observations": captured(found) if isinstance(found, str) else found}
             return SimpleNamespace(track=track, interrupted=False)
@@ -289,18 +292,16 @@ def playbooks(monkeypatch):
     return prepare
 
 
-def test_hosts_that_do_not_answer_are_data(session, playbooks):
+def test_hosts_that_do_not_answer_are_data(session, playbooks, tmp_path):
+    write(tmp_path, {"gpu_measure/observe.py": "raise SystemExit('x')"})
+    assert gpu_verify.run(str(tmp_path), {}, 60) == (None, {"msg": "the probe ended with 1: x\n", "own_fault": True})
     gone = Failure("Look", "Connection refused", unreachable=True)
-    ends = {
-        "c": "the probe was killed after 90 s",
-        "d": "the probe ended with -11: x",
-        "e": "the probe ended with 1: x",
-    }
+    ends = {"c": "the probe was killed after 9 s", "d": "the probe ended with -9: x", "e": "the probe ended with 1: x"}
     playbooks(verify={"a": "h200-x1-quick", "b": gone} | {host: Failure("Look", why) for host, why in ends.items()})
     found = observe_fleet(session, Ask(level="quick"))
     assert (found["a"].document["level"], found["b"].document, found["b"].unreachable) == ("quick", None, True)
     assert [found[host].own_fault for host in "bcde"] == [False, False, False, True]
-    assert (found["c"].problem.partition(";")[0], found["c"].unreachable) == ("the probe was killed after 90 s", False)
+    assert (found["c"].problem.partition(";")[0], found["c"].unreachable) == ("the probe was killed after 9 s", False)
 
 
 def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
