@@ -18,7 +18,7 @@ AMD = re.compile(
 )
 """AMD's stack prints the same error texts as CUDA."""
 
-NO_GPU = re.compile(r"\A(?!.*device:GPU).*device:CPU:|init_cpu_|CPUAllocator|\bMPS backend|WinError 1455|aging file")
+NO_GPU = re.compile(r"\A(?!.*device:GPU).*device:CPU:|init_cpu_|CPUAllocator|\b(?:MPS backend|XPU out)|WinError 1455|aging file")
 """Frameworks name what failed: here the processor, Apple's GPU or Windows' paging file."""
 
 TRIED = re.compile(r"\bPlan failed with\b")
