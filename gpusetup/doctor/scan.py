@@ -18,7 +18,7 @@ AMD = re.compile(
 )
 """AMD's stack prints the same error texts as CUDA."""
 
-NO_GPU = re.compile(r"\A(?!.*device:GPU).*device:CPU:|init_cpu_|CPUAllocator|\b(?:MPS backend|XPU out)|WinError 1455|aging file")
+NO_GPU = re.compile(r"\A(?!.*device:GPU).*device:CPU:|init_cpu_|CPUAllocator|MPS back|XPU out|WinError 1455|aging file")
 """Frameworks name what failed: here the processor, Apple's GPU or Windows' paging file."""
 
 TRIED = re.compile(r"\bPlan failed with\b")
@@ -27,7 +27,7 @@ TRIED = re.compile(r"\bPlan failed with\b")
 ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
 OURS = re.compile(
     r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
-    r"|torch|flash-attention|vllm|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
+    r"|torch|flash-attention|vllm|pypi|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
     re.IGNORECASE,
 )
 """Repositories from which a GPU installation gets packages: NVIDIA's, Docker's and the distributions'."""
