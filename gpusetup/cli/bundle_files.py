@@ -1,9 +1,8 @@
-"""Subcommands of `bundle`: pack a bundle into a file, unpack it, serve it to hosts, mirror NVIDIA's repositories."""
+"""Subcommands of `bundle`: serve it to hosts, mirror NVIDIA's repositories."""
 
 from __future__ import annotations
 
 import os
-import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,101 +15,6 @@ if TYPE_CHECKING:
     import argparse
 
     from gpusetup.model.documents import Mirror
-
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SMALLEST = 1 << 20
-
-
-def add_pack_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("folder", metavar="DIR", help="the bundle")
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="site.tar.zst (needs the program zstd) or site.tar"
-    )
-    parser.add_argument("--since", metavar="OLD", help="only what an older bundle or manifest.json lacks")
-    parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
-    options.add_format(parser)
-
-
-def run_pack(arguments: argparse.Namespace) -> Exit:
-    """Pack a bundle into one file, or into parts that fit a medium.
-
-    examples:
-      gpusetup bundle pack site --out site.tar.zst
-      gpusetup bundle pack site --since old --out new.tar.zst            only what the older bundle lacks
-      gpusetup bundle pack site --out /media/usb/site.tar.zst --split 4G      site.tar.zst.000, .001, …
-    """
-    from gpusetup.bootstrap.bundle import MANIFEST
-    from gpusetup.cli.bundle import Progress
-    from gpusetup.model.documents import BundlePacked
-    from gpusetup.supply.packing import pack
-
-    out = Path(arguments.out)
-    if not out.name.endswith((".tar", ".tar.zst")):
-        raise BadInputError(
-            "GS-788", f"{out.name} does not end in .tar or .tar.zst", path="--out", hint="--out site.tar.zst"
-        )
-    if not out.parent.is_dir():
-        raise BadInputError("GS-788", f"there is no folder {out.parent}", path="--out", hint=f"mkdir -p {out.parent}")
-    since = Path(arguments.since) if arguments.since else None
-    since = since / MANIFEST if since is not None and since.is_dir() else since
-    parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress(), since)
-    size = sum(part.stat().st_size for part in parts)
-    last = f" to {parts[-1].name}" if len(parts) > 1 else ""
-    where = "site" if since is None else "SITE, the folder of the older bundle"
-    then = f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}"
-    text = f"{parts[0]}{last}: {output.size_text(size)}\n\n{then}"
-    return output.answer(arguments.format, BundlePacked(parts=tuple(map(str, parts)), bytes=size), text, None)
-
-
-def _size(text: str) -> int:
-    if not text:
-        return 0
-    found = re.fullmatch(r"(\d{1,6})([KMGT]?)(?:i?B)?", text)
-    size = int(found[1]) * _UNITS[found[2]] if found else 0
-    if size < _SMALLEST:
-        raise BadInputError(
-            "GS-788", f"{text} cannot be the size of a part", path="--split", hint="1M or more: --split 4G"
-        )
-    return size
-
-
-def add_unpack_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
-    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or update")
-    trust = parser.add_argument_group("signatures")
-    trust.add_argument("--signed-by", default="", metavar="FINGERPRINT", help="require this key's signature")
-    trust.add_argument("--older", action="store_true", help="accept a bundle older than the one before")
-    trust.add_argument("--unsigned", action="store_true", help="accept an unsigned bundle in place of a signed one")
-    options.add_format(parser)
-
-
-def run_unpack(arguments: argparse.Namespace) -> Exit:
-    """Unpack a packed bundle into a folder and compare every file with the manifest.
-
-    In the folder of an older bundle it writes only the differences. gpusetup refuses a bundle that is older than the
-    one accepted before, or not signed by its key.
-
-    examples:
-      gpusetup bundle unpack site.tar.zst --out /srv/bundle
-      gpusetup bundle unpack site.tar.zst.000 --out /srv/bundle        the other parts beside it
-    """
-    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
-    from gpusetup.cli.bundle import Progress
-    from gpusetup.model.documents import BundleUnpacked
-    from gpusetup.supply.packing import unpack
-    from gpusetup.supply.signing import Asked
-
-    out = Path(arguments.out)
-    out = out if out.name else out.resolve()  # `.` is the old folder once the new one is in its place
-    asked = Asked(arguments.signed_by, arguments.older, arguments.unsigned)
-    came = unpack(Path(arguments.file), out, Progress(), asked)
-    manifest, digest = read_manifest(out / MANIFEST)
-    text = f"{out}: {came} of {len(manifest.files)} files were new; all match the manifest\nmanifest sha256 {digest}"
-    about = BundleUnpacked(path=str(out), new=came, files=len(manifest.files), manifest_sha256=digest)
-    return output.answer(arguments.format, about, text, None)
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,14 +42,6 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Named environment → its wheels."""
 
 
-class Since(Document, frozen=True, kw_only=True, tag="gpusetup/bundle-since/1"):
-    """The files that a packed bundle omits because the older bundle on the other side has them."""
-
-    manifest_sha256: str
-    """Digest of the older bundle's manifest."""
-    left_out: tuple[str, ...]
-
-
 class Manifest(Document, frozen=True, kw_only=True, tag="gpusetup/bundle/1"):
     """The document."""
 

@@ -144,22 +144,6 @@ class BundleDiff(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1
     files: tuple[Carried, ...]
 
 
-class BundlePacked(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-packed/1"):
-    """A bundle packed into one or several files."""
-
-    parts: tuple[str, ...]
-    bytes: int
-
-
-class BundleUnpacked(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-unpacked/1"):
-    """A bundle folder unpacked from packed files."""
-
-    path: str
-    new: int
-    files: int
-    manifest_sha256: str
-
-
 class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A repository's contents in a mirror; `new` and `gone` are null if nothing was published."""
 

@@ -19,7 +19,6 @@ from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.parts import zstd
 from gpusetup.supply.root import Entry, Extras, Need
 from gpusetup.supply.signing import Signer, fingerprints_of
 
@@ -80,7 +79,9 @@ def _listed(place: Path, kind: str) -> Path | None:
 
 def _opened(path: Path) -> IO[bytes]:
     if path.suffix == ".zst":
-        with filtering([zstd(), "-q", "-d", "-c", str(path)]) as process:
+        if shutil.which("zstd") is None:
+            raise PreflightError("GS-790", "the program zstd is not here")
+        with filtering(["zstd", "-q", "-d", "-c", str(path)]) as process:
             return io.BytesIO(process.communicate()[0])
     opener = cast("Callable[..., Any]", _OPENERS.get(path.suffix, open))
     return cast("IO[bytes]", opener(path, "rb"))
