@@ -144,24 +144,6 @@ class BundleDiff(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1
     files: tuple[Carried, ...]
 
 
-class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A repository's contents in a mirror; `new` and `gone` are null if nothing was published."""
-
-    place: str
-    packages: int
-    bytes: int
-    new: int | None
-    gone: int | None
-
-
-class Mirror(Success, frozen=True, kw_only=True, tag="gpusetup/mirror/1"):
-    """A mirror, and the settings for hosts that use it; these are empty if it was only inspected."""
-
-    repositories: tuple[Mirrored, ...]
-    source: str
-    fingerprints: tuple[str, ...]
-
-
 class Timer(Success, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
     """One of gpusetup's systemd timers; `when` and `runs` are empty if there is none."""
 

@@ -22,12 +22,11 @@ from gpusetup.model.record import Arch
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.requests import CODENAMES
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.root import Entry, Extras, Need, Root
+from gpusetup.supply.root import Entry, Extras, Root
 from gpusetup.supply.signing import Signer
 
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
-_NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
 _PLAIN = "/+~:@"
 """Characters that are not percent-encoded in the path of a URL."""
 
@@ -53,15 +52,9 @@ def entries_of(text: str, url: str) -> list[Entry]:
             arch = fields.get("Architecture", "all")
             version = fields["Version"].partition(":")[2] or fields["Version"]  # some servers do not accept the colon
             name = f"{fields['Package']}_{version}_{arch}.deb"
-            needs = needs_of(", ".join(filter(None, (fields.get("Pre-Depends"), fields.get("Depends")))))
             file = Wanted(address, name, int(fields["Size"]), fields["SHA256"])
-            found.append(Entry(fields["Package"], fields["Version"], file, needs, arch=arch, stanza=stanza.strip("\n")))
+            found.append(Entry(fields["Package"], fields["Version"], file, arch=arch, stanza=stanza.strip("\n")))
     return found
-
-
-def needs_of(text: str) -> tuple[Need, ...]:
-    """Parse a dependency field; each alternative is one dependency."""
-    return tuple(Need(name, sign, version.strip()) for name, sign, version in _NEEDS.findall(text))
 
 
 def prove(_paths: Iterable[Path], _extras: Extras) -> None:
@@ -144,7 +137,7 @@ _EXPIRED = f"its signing key has expired: take the key's new version from whoeve
 class AptRoot(Root):
     """One release of Debian or Ubuntu."""
 
-    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+    def begin(self, archives: tuple[str, ...]) -> None:
         """Give the package manager an empty database, and the archives."""
         folder, arch = self.folder, _ARCHES[self.arch]
         if shutil.which("apt-get") is None:
@@ -155,7 +148,7 @@ class AptRoot(Root):
         for name in ("etc/sources.list.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "state"):
             (folder / name).mkdir(parents=True)
         (folder / "state/status").touch()
-        lines = ("# NVIDIA's repository alone",) if alone else archives or archive_of(self.system, self.arch)
+        lines = archives or archive_of(self.system, self.arch)
         (folder / "etc/sources.list").write_text("".join(f"{line}\n" for line in lines))
         self.options = (
             f"Dir::Etc::sourcelist={folder}/etc/sources.list",
@@ -210,11 +203,6 @@ class AptRoot(Root):
         if driver:
             together = host_code("gpu_host.apt").Apt({}, (), together=driver)
             shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
-
-    def index(self, url: str) -> list[Entry]:
-        """Return all packages of the only repository."""
-        texts = [path.read_text("utf-8", "replace") for path in (self.folder / "lists").glob("*_Packages")]
-        return [entry for text in texts for entry in entries_of(text, url)]
 
     def extras(self) -> Extras:
         """Return no extras: apt's index has everything."""

@@ -19,23 +19,12 @@ from gpusetup.model.variables import RoleVariables
 from gpusetup.supply.fetching import Wanted
 
 
-class Need(NamedTuple):
-    """One dependency of a package: a name, maybe with a version."""
-
-    name: str
-    sign: str = ""
-    version: str = ""
-
-
 class Entry(NamedTuple):
     """One package in an index."""
 
     name: str
     version: str
     file: Wanted
-    needs: tuple[Need, ...] = ()
-    provides: tuple[tuple[str, str], ...] = ()
-    """Other names that it provides, with their versions."""
     arch: str = ""
     stanza: str = ""
     """Its paragraph in apt's index."""
@@ -66,15 +55,13 @@ class Root(ABC):
     host: Any
     """The package manager, driven as on hosts but pointed at this folder."""
 
-    def __init__(
-        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
-    ) -> None:
-        """`alone`: without the distribution's own archives, which `archives` may replace."""
+    def __init__(self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = ()) -> None:
+        """`archives` replace the distribution's own."""
         self.folder, self.system, self.arch = folder, system, arch
-        self.begin(archives, alone=alone)
+        self.begin(archives)
 
     @abstractmethod
-    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+    def begin(self, archives: tuple[str, ...]) -> None:
         """Point the package manager at the folder, and name the archives to it."""
 
     def add(self, sources: Iterable[Source]) -> None:
@@ -112,10 +99,6 @@ class Root(ABC):
     @abstractmethod
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
         """Return these packages with all their dependencies, for an empty machine."""
-
-    @abstractmethod
-    def index(self, url: str) -> list[Entry]:
-        """Return all packages for this CPU in the only repository, which is at this address."""
 
     @abstractmethod
     def extras(self) -> Extras:

@@ -19,13 +19,11 @@ from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.root import Entry, Extras, Need
+from gpusetup.supply.root import Entry, Extras
 from gpusetup.supply.signing import Signer, fingerprints_of
 
 _COMMON = "{http://linux.duke.edu/metadata/common}"
-_RPM = "{http://linux.duke.edu/metadata/rpm}"
 _REPO = "{http://linux.duke.edu/metadata/repo}"
-_SIGNS = {"EQ": "=", "GE": ">=", "LE": "<=", "GT": ">", "LT": "<"}
 _OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _DEADLINE = 3600.0
 _ARMORED = re.compile(rb"-----BEGIN PGP.*?-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
@@ -36,8 +34,8 @@ def read(place: Path) -> list[Entry]:
     return list(entries_of(place, "")) if (place / "repodata/repomd.xml").is_file() else []
 
 
-def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """Read the index in a folder; `url`: the repository's address, `arches`: only packages of these CPUs."""
+def entries_of(place: Path, url: str) -> Iterator[Entry]:
+    """Read the index in a folder; `url`: the repository's address."""
     index = _listed(place, "primary")
     if index is None:
         return
@@ -45,9 +43,7 @@ def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[
         for _event, element in ET.iterparse(stream):  # noqa: S314 - of a proven or own repository
             if element.tag != f"{_COMMON}package":
                 continue
-            arch = _text(element, "arch")
-            if not arches or arch in arches:
-                yield _entry(element, arch, url)
+            yield _entry(element, _text(element, "arch"), url)
             element.clear()
 
 
@@ -89,11 +85,10 @@ def _opened(path: Path) -> IO[bytes]:
 
 def _entry(element: Element, arch: str, url: str) -> Entry:
     location, checksum = element.find(f"{_COMMON}location"), element.find(f"{_COMMON}checksum")
-    size, about = element.find(f"{_COMMON}size"), element.find(f"{_COMMON}format")
+    size = element.find(f"{_COMMON}size")
     assert location is not None  # noqa: S101 - the format has these
     assert checksum is not None  # noqa: S101
     assert size is not None  # noqa: S101
-    assert about is not None  # noqa: S101
     href, name = location.get("href") or "", _text(element, "name")
     base = location.get("{http://www.w3.org/XML/1998/namespace}base") or url
     if checksum.get("type") != "sha256":
@@ -104,17 +99,7 @@ def _entry(element: Element, arch: str, url: str) -> Entry:
     file = Wanted(
         f"{base.rstrip('/')}/{href}", href.rpartition("/")[2], int(size.get("package") or 0), checksum.text or ""
     )
-    needs = (Need(*item) for item in _relations(about, "requires"))
-    return Entry(
-        name, _evr(version) if version is not None else "", file,
-        tuple(need for need in needs if not need.name.startswith(("/", "(", "rpmlib("))),
-        tuple((name, version) for name, _sign, version in _relations(about, "provides")), arch,
-    )  # fmt: skip
-
-
-def _relations(about: Element, kind: str) -> Iterator[tuple[str, str, str]]:
-    for item in about.iterfind(f"{_RPM}{kind}/{_RPM}entry"):
-        yield item.get("name") or "", _SIGNS.get(item.get("flags") or "", ""), _evr(item)
+    return Entry(name, _evr(version) if version is not None else "", file, arch)
 
 
 def _evr(element: Element) -> str:

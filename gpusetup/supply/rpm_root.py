@@ -167,10 +167,10 @@ gpgcheck=1
 class RpmRoot(Root):
     """One release of a distribution with dnf or zypper."""
 
-    def begin(self, archives: tuple[str, ...], *, alone: bool) -> None:
+    def begin(self, archives: tuple[str, ...]) -> None:
         """Give the package manager an empty database, and the archives."""
         self.suse = self.system.startswith(_SUSE)
-        self._check(lists_only=alone)
+        self._check()
         self.layout = host_code("gpu_host.sources").Layout(str(self.folder))
         self.definitions = Path(self.layout.zypper_repos if self.suse else self.layout.dnf_repos)
         self.version = self.system.lstrip("abcdefghijklmnopqrstuvwxyz-")
@@ -181,10 +181,10 @@ class RpmRoot(Root):
         texts = {"releasever": self.version, "basearch": self.arch}
         for name in archives:
             add_definitions(Path(name), self.definitions, Path(self.layout.rpm_keys), texts)
-        if not archives and not alone:
+        if not archives:
             self.add(archives_of(self.system, self.arch))
 
-    def _check(self, *, lists_only: bool) -> None:
+    def _check(self) -> None:
         needed = {**_NEEDED, "zypper" if self.suse else "dnf": "zypper" if self.suse else "dnf"}
         lacking = sorted({package for program, package in needed.items() if shutil.which(program) is None})
         if lacking:
@@ -193,7 +193,7 @@ class RpmRoot(Root):
                 "GS-781", f"what is for {self.system} needs {', '.join(lacking)} on this machine",
                 hint=f"apt-get install {programs}; elsewhere: dnf install {programs.replace('-', '_')}",
             )  # fmt: skip
-        if os.geteuid() != 0 and not (self.suse or lists_only):
+        if os.geteuid() != 0 and not self.suse:
             raise PreflightError(
                 "GS-781", "dnf finds what to install for root alone", hint="repeat the command with sudo"
             )
@@ -283,12 +283,6 @@ class RpmRoot(Root):
                     found[key] = entry._replace(listed=repository.listed)
                     self._used[repository.name] = repository
         return found
-
-    def index(self, url: str) -> list[Entry]:
-        """Return all packages of the only repository."""
-        lists = self._lists()
-        self._used = {repository.name: repository for repository, _place in lists}
-        return [entry for _, place in lists for entry in entries_of(place, url, (self.arch, "noarch"))]
 
     def extras(self) -> Extras:
         """Return the module streams of the repositories, and the keys of their packages."""

@@ -56,7 +56,7 @@ def test_a_timer_has_nobody_to_ask_and_no_value_of_a_variable_gets_into_a_unit(s
     assert (systemd, (tmp_path / "units").exists()) == ([], False)
 
 
-@pytest.mark.parametrize("name", ["drift", "fleet health", "fleet pull", "bundle mirror"])
+@pytest.mark.parametrize("name", ["drift", "fleet health", "fleet pull"])
 def test_a_timer_repeats_every_option_that_its_command_takes(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-x").touch()

@@ -61,6 +61,13 @@ def upstream(tmp_path_factory):
     return Upstream(tmp_path_factory.mktemp("u"))
 
 
+def bare(folder, system):
+    """Return a release without its own archives."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rpm_root, "archives_of", lambda _system, _arch: ())
+        return RpmRoot(folder, system, "x86_64")
+
+
 def solved(folder, upstream, stream, *packages):
     root = RpmRoot(folder, "rocky9", "x86_64", (str(upstream.archive),))
     root.add([upstream.source()])
@@ -114,7 +121,7 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(tmp_path, supply, key, upstream)
     address = f"file://{out}/{REPOSITORY}"
     trusted = Key.at(f"{address}/{key.key_file}", (key.fingerprint, *system.vendors))
     source = Source(name="bundle", kind="dnf", uris=(address,), key=trusted)
-    root = RpmRoot(tmp_path / "root", "rocky9", "x86_64", alone=True)
+    root = bare(tmp_path / "root", "rocky9")
     root.add([source])
     root.refresh()
     root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
@@ -126,7 +133,7 @@ def test_dnf_takes_the_bundle_by_its_keys_alone(tmp_path, supply, key, upstream)
     (out / REPOSITORY / "repodata/repomd.xml.asc").write_bytes(
         (upstream.folder / "cuda/repodata/repomd.xml.asc").read_bytes()
     )
-    stranger = RpmRoot(tmp_path / "again", "rocky9", "x86_64", alone=True)
+    stranger = bare(tmp_path / "again", "rocky9")
     stranger.add([source])
     with pytest.raises(GpuSetupError, match="could not be fetched"):
         stranger.refresh()
@@ -197,7 +204,7 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
 
     address = f"file://{out}/{REPOSITORY}"
     prints = (key.fingerprint, *system.vendors)
-    host = RpmRoot(tmp_path / "host", "rocky9", "x86_64", alone=True)
+    host = bare(tmp_path / "host", "rocky9")
     host.add(
         [Source(name="b", kind="dnf", uris=(address,), key=Key.at(f"{address}/{key.key_file}", prints), gpgcheck=True)],
     )
@@ -213,7 +220,7 @@ def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles
 @NEEDED
 def test_a_list_of_a_stranger_is_refused(tmp_path, upstream, key):
     (tmp_path / "k.pub").write_bytes(key.public())
-    root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", alone=True)
+    root = bare(tmp_path / "r", "rocky9")
     source = Source(
         name="cuda", kind="dnf", uris=(f"file://{upstream.folder}/cuda",),
         key=Key.at(f"file://{tmp_path}/k.pub", (key.fingerprint,)),
@@ -240,7 +247,7 @@ def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
     source = Source(
         name="bundle", kind="zypper", uris=(f"file://{place}",), key=Key.at(f"file://{place}/{key.key_file}", prints)
     )
-    host = RpmRoot(tmp_path / "host", "opensuse-leap15", "x86_64", alone=True)
+    host = bare(tmp_path / "host", "opensuse-leap15")
     host.add([source])
     host.refresh()
     (trusted,) = rpm_root.repositories(host.definitions)[0].keys
@@ -254,12 +261,11 @@ def test_zypper_solves_and_takes_it_too(tmp_path, upstream, key):
         host.refresh()
 
 
-def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path, monkeypatch):
+def test_dnf_needs_root(tmp_path, monkeypatch):
     monkeypatch.setattr(rpm_root.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(rpm_root.os, "geteuid", lambda: 1000)
     with refused(PreflightError, hint="sudo"):
         RpmRoot(tmp_path, "rocky9", "x86_64")
-    RpmRoot(tmp_path / "mirror", "rocky9", "x86_64", alone=True)
 
 
 def test_without_its_tools_it_says_how_to_get_them(tmp_path, monkeypatch):
