@@ -52,9 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument("--bundle", metavar="FILE", help="also write a support bundle: a tar.gz without secrets")
-    group.add_argument(
-        "--probe", action="store_true", help="also measure which PTX this machine's driver compiles; takes seconds"
-    )
     group.add_argument("--explain", metavar="CAUSE", help="explain a cause: what it is, how to confirm and fix it")
     group.add_argument(
         "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
@@ -84,13 +81,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
         if given
     ]
-    if arguments.probe and chosen:
-        raise BadInputError(
-            "GS-604",
-            f"--probe uses the GPU of this machine and cannot be used with {chosen[0]}",
-            path="--probe",
-            hint="run it on the machine itself: gpusetup doctor --probe",
-        )
     if len(chosen) > 1 and not (project and chosen == ["--root", "a project"]):
         raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together")
     if arguments.bundle and chosen and not arguments.root:
@@ -181,7 +171,6 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.doctor_hosts import guest_here
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
-    from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import reference_in
 
     # A text gets the same answer as an argument and as a file.
@@ -193,7 +182,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         return _alert(arguments, alert)
     if (cve := short.strip().upper()).startswith("CVE-") and len(cve.split()) == 1:
         return _vulnerability(arguments, cve)
-    found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
+    found = diagnose_text(short) if short else diagnose_chunks(log.pieces())
     if found and (guest := guest_here()) is not None:
         from gpusetup.doctor.look import without_apply
 

@@ -117,14 +117,7 @@ def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         failures = {name: str(failure) for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
-        look = machine(arguments.root)
-        if arguments.probe:
-            from dataclasses import replace
-
-            from gpusetup.doctor.ptx import measured
-
-            look = replace(look, ptx=measured())
-        looks = {LOCAL_NAME: look}
+        looks = {LOCAL_NAME: machine(arguments.root)}
     found = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in found.values())
     document = DoctorHosts(ok=healthy, healthy=healthy, hosts=found, failures=failures)
@@ -224,7 +217,7 @@ def add_apply(parser: argparse.ArgumentParser) -> None:
 
 def refuse_conflicts(arguments: argparse.Namespace, chosen: list[str]) -> None:
     """Refuse what cannot be used with --apply."""
-    beside = [*chosen, *(f"--{name}" for name in ("bundle", "probe") if getattr(arguments, name))]
+    beside = [*chosen, *(["--bundle"] if arguments.bundle else [])]
     if beside:
         raise BadInputError(
             "GS-604", f"--apply and {' and '.join(beside)} cannot be used together", path="--apply",

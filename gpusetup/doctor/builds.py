@@ -129,13 +129,6 @@ def cuda_of_ptx(ptx: str) -> str | None:
     return next((row.minor for row in _matrix().cuda.toolchains if row.ptx == ptx), None)
 
 
-def compiler_limits(cuda: str) -> tuple[str, ...]:
-    """Return the pip requirements that keep compiler wheels at a CUDA version."""
-    from gpusetup.components.python.requirements import limits
-
-    return limits(cuda, _matrix())
-
-
 def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
     """Return sentences about the architecture of a compute capability and the builds with code for it."""
     known = [row for row in _matrix().driver.architectures if capability in row.capabilities]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from gpusetup.doctor import ptx, steps_machine, steps_software
+from gpusetup.doctor import steps_machine, steps_software
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of, of_machine
 from gpusetup.doctor.look import Look, Outcome, without_apply
@@ -48,11 +48,6 @@ def diagnose(look: Look) -> Diagnosis:
                 found = told
                 break
             notices.append(told)
-    if look.ptx is not None:
-        outcome = ptx.compiles(look)
-        ruled.append(Ruled(step="PTX", text=outcome.text, answer=outcome.answer))
-        if outcome.cause:
-            notices.append(finding_of(catalogue()[outcome.cause], outcome.evidence))
     if look.guest is not None:
         found = without_apply(found, look.guest) if found is not None else None
         notices = [without_apply(notice, look.guest) for notice in notices]

@@ -1,9 +1,8 @@
 """The input of a diagnosis (a machine's facts and symptoms) and the outcome of each check."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -51,8 +50,6 @@ class Look:
 
     facts: HostFacts
     symptoms: Symptoms
-    ptx: Mapping[str, Any] | None = None
-    """The measured PTX support of the driver; None: not measured."""
 
     @cached_property
     def guest(self) -> Guest | None:

@@ -113,7 +113,7 @@ def test_each_need_has_its_answer(fleet, capsys, name, code, words):
     "words",
     [
         ["--apply", "--yes", "--dry-run"], ["--apply", "Xid 79"], ["--apply", "--root", "."], ["--apply", "--watch"],
-        ["--apply", "--probe"], ["--apply", "--bundle", "x.tar.gz"], ["--yes"], ["--dry-run"], ["--reboot", "never"],
+        ["--apply", "--bundle", "x.tar.gz"], ["--yes"], ["--dry-run"], ["--reboot", "never"],
         ["Xid 79", "--drain", "slurm"], ["--apply", "--drain", "mytool drain"],
     ],
 )  # fmt: skip
