@@ -53,10 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument("--bundle", metavar="FILE", help="also write a support bundle: a tar.gz without secrets")
     group.add_argument("--explain", metavar="CAUSE", help="explain a cause: what it is, how to confirm and fix it")
-    group.add_argument(
-        "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
-    )
-    doctor_hosts.add_apply(parser)
     options.add_output(parser)
 
 
@@ -76,7 +72,6 @@ def run(arguments: argparse.Namespace) -> Exit:
             ("--root", arguments.root is not None),
             ("an inventory", inventory),
             ("a project", project),
-            ("--watch", arguments.watch),
             ("--explain", arguments.explain is not None),
         )
         if given
@@ -85,12 +80,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together")
     if arguments.bundle and chosen and not arguments.root:
         raise BadInputError("GS-604", f"--bundle needs a machine and cannot be used with {chosen[0]}", path="--bundle")
-    if arguments.watch and arguments.out:
-        raise BadInputError(
-            "GS-604",
-            "--watch prints findings as they come and cannot be used with --out",
-            hint="redirect its output to a file",
-        )
     if arguments.apply:
         doctor_hosts.refuse_conflicts(arguments, [name for name in chosen if name != "an inventory"])
         from gpusetup.cli.session import names_of_gpus
@@ -102,8 +91,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _message(arguments, asked)
     if project:
         return _project(arguments, project)
-    if arguments.watch:
-        return doctor_hosts.watched(as_json=arguments.format == "json")
     code = doctor_hosts.diagnosed(arguments, inventory)
     if not chosen and _unread_input():
         output.warn("this is about the machine; to examine piped text: … | gpusetup doctor --text -")

@@ -1,4 +1,4 @@
-"""Diagnose machines (this one, a captured one, all hosts of an inventory), watch this one, recover with `--apply`.
+"""Diagnose machines (this one, a captured one, all hosts of an inventory), recover with `--apply`.
 
 A recovery shows the resets and reboots that stop no program, and does them after a confirmation.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -24,19 +23,16 @@ from gpusetup.model.diagnosis import Symptoms
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gpusetup.doctor.look import Look
     from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.collect import Lookup
-    from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered
+    from gpusetup.model.diagnosis import Diagnosis, Recovered
     from gpusetup.model.facts import Failure
     from gpusetup.plan.preflight import Guest
     from gpusetup.rollout.recovery import Hosts
-
-
-_STAY_AWAKE = 1.0
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
@@ -152,52 +148,6 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
         print(line, file=sys.stderr)
     if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
         print("NVIDIA's own report is not included: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
-
-
-def watched(*, as_json: bool) -> Exit:
-    """Print each new finding of this machine until interrupted."""
-    import time
-
-    from gpusetup.doctor.diagnose import diagnose
-    from gpusetup.doctor.logs import kernel_messages, watch
-    from gpusetup.doctor.text import one_line
-
-    def say(finding: Finding) -> None:
-        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        print(
-            output.json_line({"time": now, "finding": finding}) if as_json else f"{now} {one_line(finding)}", flush=True
-        )
-
-    def health() -> Finding | None:
-        return diagnose(machine()).cause
-
-    try:
-        messages = kernel_messages()
-        first = next(messages)
-    except PermissionError:
-        output.warn("only root may read the kernel's messages; watching the GPUs only")
-        messages, first = _ticks(), ""
-    except OSError as error:
-        output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
-        messages, first = _ticks(), ""
-    streams.end_with_reader()
-    print("watching; press Ctrl-C to stop", file=sys.stderr)
-
-    def all_messages() -> Iterator[str]:
-        yield first
-        yield from messages
-
-    with suppress(KeyboardInterrupt):
-        watch(all_messages(), health, say)
-    return Exit.DONE
-
-
-def _ticks() -> Iterator[str]:
-    import time
-
-    while True:
-        yield ""
-        time.sleep(_STAY_AWAKE)
 
 
 def add_apply(parser: argparse.ArgumentParser) -> None:

@@ -112,7 +112,7 @@ def test_each_need_has_its_answer(fleet, capsys, name, code, words):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--apply", "--yes", "--dry-run"], ["--apply", "Xid 79"], ["--apply", "--root", "."], ["--apply", "--watch"],
+        ["--apply", "--yes", "--dry-run"], ["--apply", "Xid 79"], ["--apply", "--root", "."],
         ["--apply", "--bundle", "x.tar.gz"], ["--yes"], ["--dry-run"], ["--reboot", "never"],
         ["Xid 79", "--drain", "slurm"], ["--apply", "--drain", "mytool drain"],
     ],

@@ -135,8 +135,6 @@ def test_the_lines_of_a_reason_stay_lines(capsys):
     [
         (["doctor", ""], "the message is empty"),
         (["doctor", "--text", "/"], "Is a directory"),
-        (["doctor", "--watch", "--out", "x"], "--watch"),
-        (["doctor", "--watch", "Xid 79"], "--watch"),
         (["doctor", "--root", "/nowhere"], "folder does not exist"),
         (["doctor", "--root", str(HEALTHY), "--bundle", "/proc/nowhere/b"], "cannot write the bundle"),
         (["doctor", "--root", str(HEALTHY), "--bundle", "/dev/full"], "No space left"),

@@ -1,4 +1,4 @@
-"""The bundle holds no secrets; the watch says each finding once."""
+"""The bundle holds no secrets."""
 
 import os
 import tarfile
@@ -7,7 +7,6 @@ import pytest
 
 from gpusetup.content import host_code
 from gpusetup.doctor.bundle import write
-from gpusetup.doctor.logs import message_of_record, watch
 
 
 @pytest.mark.parametrize(
@@ -37,18 +36,3 @@ def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):
         assert sorted(archive.getnames()) == [
             f"gpusetup-bundle/{name}" for name in ("MANIFEST", "a.txt", "files/etc/b")
         ]
-
-
-@pytest.mark.parametrize("line", ["NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.",
-                                  "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus."])  # fmt: skip
-def test_watch_says_each_finding_once(line):
-    said = []
-    other = line.replace("41:00", "61:00")
-    clock = iter(range(1000))
-    watch(iter(["", line, line, "harmless", other]), lambda: None, said.append, clock=lambda: float(next(clock)))
-    assert [finding.cause for finding in said] == ["gpu-fallen-off-bus", "gpu-fallen-off-bus"]
-
-
-def test_records_of_kmsg():
-    assert message_of_record("4,1234,567,-;NVRM: Xid; more") == "NVRM: Xid; more"
-    assert message_of_record("plain") == "plain"
