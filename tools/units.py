@@ -41,7 +41,6 @@ def texts() -> dict[str, str]:
         "gpusetup-drift.service": _text("cli/data/command.service"),
         "gpusetup-resume.service": _constant("plugins/modules/gpu_reboot_stage.py", "_TEXT"),
         "gpusetup-bootstrap.service": _text("bootstrap/instance/gpusetup-bootstrap.service"),
-        "gpusetup-recheck.service": _text("bootstrap/recheck.service"),
     }
 
 

@@ -23,7 +23,6 @@ from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import Finished, Process, end_of, run
 from gpusetup.errors import Exit
 from gpusetup.model import UNDECODED
-from gpusetup.model.lifecycle import Difference
 from gpusetup.model.status import Problem, Status
 
 _TICK = 1.0
@@ -55,24 +54,6 @@ def wait_for_cloud_init(deadline: float, run: Path = Path("/run/cloud-init"), ti
             )  # fmt: skip
         time.sleep(tick)
     return None
-
-
-TIMER = "gpusetup-recheck.timer"
-
-
-def units(config: Config) -> dict[str, str]:
-    """Return name → text of the re-check units; {} without re-checks."""
-    if not config.recheck:
-        return {}
-    # Machines that were created together must not load the mirror together.
-    spread = max(config.splay, config.recheck // 10)
-    return {
-        "gpusetup-recheck.service": Path(__file__).with_name("recheck.service").read_text(encoding="utf-8"),
-        TIMER: Path(__file__)
-        .with_name("recheck.timer")
-        .read_text(encoding="utf-8")
-        .format(seconds=config.recheck, spread=spread),
-    }
 
 
 _LIMIT = 4 * 1024 * 1024
@@ -143,7 +124,7 @@ class Effects:
             self._systemctl("enable", UNIT)
 
     def finish(self, status: Status) -> None:
-        """Stop starting at boot, and start re-checks if asked for; after a failure the unit file stays for another try.
+        """Stop starting at boot; after a failure the unit file stays for another try.
 
         An image keeps its per-boot script, which starts the service at the first boot of each copy.
         """
@@ -152,11 +133,6 @@ class Effects:
         if status.state == "sealed":
             self._systemctl("disable", UNIT)
             return
-        if status.state != "failed" and self.config.recheck:
-            for unit, text in units(self.config).items():
-                write_whole(UNITS / unit, text.encode())
-            self._systemctl("daemon-reload")
-            self._systemctl("enable", "--now", TIMER)
         PER_BOOT.unlink(missing_ok=True)
         self._systemctl("disable", UNIT)
         if status.state != "failed":
@@ -244,7 +220,7 @@ class _Trouble(msgspec.Struct, frozen=True):
 
 
 class HostAnswer(msgspec.Struct, frozen=True):
-    """What apply or drift answered about this machine; the state is empty without an answer."""
+    """What apply answered about this machine; the state is empty without an answer."""
 
     state: str = ""
     changed: int = 0
@@ -256,8 +232,6 @@ class HostAnswer(msgspec.Struct, frozen=True):
     failure: _Trouble | None = None
     refusals: tuple[_Trouble, ...] = ()
     checks: tuple[_Trouble, ...] = ()
-    differences: tuple[Difference, ...] = ()
-    mend: str = ""
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@
                             ↓ ↑
                  rebooting or retrying
 
-An image goes from applying to sealing to sealed; a re-check ends at pending-reboot where a new machine would reboot.
+An image goes from applying to sealing to sealed; a machine in use ends at pending-reboot where a new one would reboot.
 
 `begin` continues from the status of an earlier boot or a killed process; `advance` processes the outcome of one step.
 """
@@ -27,7 +27,7 @@ STEPS: dict[State, tuple[int, str, str]] = {
     "sealed": (4, "the image is ready", "shut this machine down and copy its disk; each copy verifies itself"),
     "done": (4, "", ""),
     "nothing-to-do": (4, "", ""),
-    "pending-reboot": (4, "", "reboot when convenient; the next re-check verifies"),
+    "pending-reboot": (4, "", "reboot when convenient, then: gpusetup cloud-init bootstrap run"),
     "failed": (4, "", "fix it, then: systemctl restart gpusetup-bootstrap (or: gpusetup cloud-init bootstrap run)"),
 }
 OF = 4

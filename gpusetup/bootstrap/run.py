@@ -1,4 +1,4 @@
-"""Runs the bootstrap to a final state, recording each state first; re-checks finished machines; sends reports."""
+"""Runs the bootstrap to a final state, recording each state first; sends reports."""
 
 import errno
 import hashlib
@@ -11,14 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from gpusetup import __version__
-from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, answer_of, boot_id
+from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, boot_id
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
 from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import PreflightError
 from gpusetup.model import UNDECODED, stamp
-from gpusetup.model.status import FINAL, STATUS_FILE, Recheck, Status
+from gpusetup.model.status import FINAL, STATUS_FILE, Status
 
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 
@@ -50,10 +50,6 @@ def message(status: Status) -> str:
         return f"gpusetup: {status.doing}; the running driver stays until then"
     if status.state == "sealed":
         return f"gpusetup: {status.doing}: {status.next}"
-    if status.state == "done" and status.recheck is not None and status.recheck.differences:
-        return (
-            f"gpusetup: changed since it was applied: {'; '.join(status.recheck.differences)} ({status.recheck.mend})"
-        )
     if status.state == "done":
         how = "as far as a simulated GPU allows" if status.simulated else status.verified
         verified = f", verification: {how}" if how else ""
@@ -133,11 +129,11 @@ LOG_FILE = Path("/var/log/gpusetup-bootstrap.log")
 def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
     """Run to a final state; a reboot ends this process, and the next boot continues."""
     with alone_on_machine(HOME):
-        return _to_end(config, log, load(), asks=False)
+        return _to_end(config, log, load())
 
 
-def _to_end(config: Config, log: Callable[[str], None], before: Status | None, *, asks: bool) -> Status:
-    """Run from the status `before`; `asks`: the machine is in use, so a needed reboot stays pending."""
+def _to_end(config: Config, log: Callable[[str], None], before: Status | None) -> Status:
+    """Run from the status `before`; on a machine in use a needed reboot stays pending."""
     effects, callback = Effects(config, log), Callback(config.callback)
     with suppress(OSError):
         RESERVE.write_bytes(b"\0" * 65536)
@@ -146,13 +142,13 @@ def _to_end(config: Config, log: Callable[[str], None], before: Status | None, *
         reboots=config.reboots,
         fetches=bool(config.lock_url),
         image=config.stage == "image",
-        asks=asks or (before is not None and before.state in _IN_USE),
+        asks=before is not None and before.state in _IN_USE,
     )
     status = begin(before, _now())
     status = replace(status, log=str(LOG_FILE), gpusetup=__version__)
     while True:
         if status.state in _IN_USE:
-            status = replace(status, lock=_digest(LOCK_FILE), recheck=None)
+            status = replace(status, lock=_digest(LOCK_FILE))
         _keep(status)
         log(message(status))
         callback.tell(status)
@@ -184,57 +180,3 @@ def _digest(path: Path) -> str:
 
 def _now() -> Moment:
     return Moment(stamp(), boot_id())
-
-
-def recheck(config: Config, log: Callable[[str], None]) -> Status:
-    """Apply if there is a reason to, else record the drift of this machine."""
-    with alone_on_machine(HOME):
-        status = load()
-        if status is None:
-            raise PreflightError("GS-752", "no bootstrap has run on this machine", note="nothing was changed")
-        if reason := why_apply(status, _pinned(config), boot_id()):
-            log(f"re-check: {reason}")
-            return _to_end(config, log, status, asks=True)
-        _, text = Effects(config, log).gpusetup("drift")
-        found = _drift(text)
-        if found is None:
-            log("re-check: could not examine this machine; the next re-check tries again")
-            return status
-        status = replace(status, recheck=found)
-        save(status)
-        log(message(status) if found.differences else f"re-check: {found.state}")
-        callback = Callback(config.callback)
-        callback.tell(status)
-        callback.settle(20)
-    return status
-
-
-def why_apply(status: Status, pinned: str, boot: str) -> str:
-    """Return why the stack must be applied again; "" if it need not."""
-    if status.state not in FINAL:
-        return "an apply was interrupted"
-    if status.state == "nothing-to-do":
-        return ""
-    if pinned != status.lock:
-        return f"the lock {pinned[:12]} is pinned, {status.lock[:12] or 'none'} was applied"
-    if status.state == "pending-reboot" and status.boot != boot:
-        return "the machine was rebooted"
-    return ""
-
-
-def _pinned(config: Config) -> str:
-    return config.lock_sha256 if config.lock_url else _digest(LOCK_FILE)
-
-
-def _drift(text: str) -> Recheck | None:
-    told, _ = answer_of(text)
-    if told.state in {"", "failed", "unreachable"}:
-        return None
-    differences = tuple(f"{item.what}: was {item.was}, is {item.now}" for item in told.differences)
-    # drift's command names the bootstrap's own inventory; people get a command without one.
-    by_hand = dict.fromkeys(item.hint for item in told.differences if item.hint)
-    mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.mend else []), *by_hand))
-    return Recheck(
-        time=stamp(), state=told.state, differences=differences,
-        mend=mend,
-    )  # fmt: skip

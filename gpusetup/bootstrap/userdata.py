@@ -30,8 +30,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Keep a working driver of the image if the rest of the lock is compatible with it."""
     stage: Literal["", "image"] = ""
     """`image`: install what needs no GPU and clean up; each copy continues at its first boot."""
-    recheck: int = 0
-    """Seconds between re-checks once done; 0: none."""
     callback: str = ""
     reboots: int = 2
     splay: int = 0
@@ -194,8 +192,6 @@ def _after(config: Config) -> Iterator[str]:
         yield "4. become an image: remove this machine's identity; each copy verifies itself at its first boot"
     else:
         yield f"4. reboot at most {config.reboots} times, record each reason, and continue after it"
-    if config.recheck:
-        yield f"5. check again every {config.recheck} s: report differences, apply a newly pinned lock; no reboot"
 
 
 def _cloud_config(data: UserData) -> str:

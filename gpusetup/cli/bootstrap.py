@@ -1,12 +1,10 @@
 """Set up this machine: wait, apply, reboot if needed, verify.
 
 The service gpusetup-bootstrap calls it at each boot until it is done. By hand it continues where it stopped, retries
-after a failure, or applies the lock again on a finished machine, which it does not reboot. `recheck`, which the timer
-of --recheck calls, applies a newly pinned lock or reports differences.
+after a failure, or applies the lock again on a finished machine, which it does not reboot.
 
 examples:
   gpusetup cloud-init bootstrap run
-  gpusetup cloud-init bootstrap recheck
 """
 
 import argparse
@@ -26,12 +24,12 @@ from gpusetup.model.status import FINAL, STATUS_FILE, Status
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("action", choices=("run", "recheck"), help="run: until done or failed; recheck: check again")
+    parser.add_argument("action", choices=("run",), help="until done or failed")
 
 
-def run(arguments: argparse.Namespace) -> Exit:
-    """Run bootstrap or recheck; every line goes to the log and to standard output (systemd's journal)."""
-    from gpusetup.bootstrap.run import LOG_FILE, bootstrap, recheck
+def run(_arguments: argparse.Namespace) -> Exit:
+    """Run the bootstrap; every line goes to the log and to standard output (systemd's journal)."""
+    from gpusetup.bootstrap.run import LOG_FILE, bootstrap
     from gpusetup.bootstrap.userdata import read_config
 
     config = read_config()
@@ -46,8 +44,8 @@ def run(arguments: argparse.Namespace) -> Exit:
                 print(f"{LOG_FILE}: {error.strerror}", file=sys.stderr)
 
         with streams.terminated_is_interrupted():  # on a shutdown apply stops cleanly; the next boot continues
-            status = (recheck if arguments.action == "recheck" else bootstrap)(config, log)
-    if status.state == "pending-reboot" or (status.recheck is not None and status.recheck.differences):
+            status = bootstrap(config, log)
+    if status.state == "pending-reboot":
         return Exit.PENDING
     if status.state == "failed" and status.last_error is not None:
         return Exit(status.last_error.exit)
@@ -104,10 +102,6 @@ def status_text(status: Status) -> str:
         lines.append(f"last error: {status.last_error.message} [{status.last_error.reference}]")
         lines += [f"  {status.last_error.hint}"] if status.last_error.hint else []
     lines += [f"reboot at {reboot.time}: {reboot.reason}" for reboot in status.reboots]
-    if status.recheck is not None:
-        lines.append(f"checked again at {status.recheck.time}: {status.recheck.state}")
-        lines += [f"  {text}" for text in status.recheck.differences]
-        lines += [f"  {status.recheck.mend}"] if status.recheck.mend else []
     lines += [f"next: {status.next}"] if status.next else []
     lines += [f"log: {status.log}"] if status.log else []
     return "\n".join(lines) + "\n"

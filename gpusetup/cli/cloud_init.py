@@ -57,9 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stage", choices=("image",), help="make an image: install what needs no GPU, clean up; copies verify"
     )
     how.add_argument(
-        "--recheck", metavar="TIME", help="check every 6h, 1d, …: report changes, apply a newly pinned lock"
-    )
-    how.add_argument(
         "--splay", type=int, default=0, metavar="SECONDS", help="each machine waits a random time up to this"
     )
     how.add_argument("--proxy", metavar="URL", help="proxy for all downloads")
@@ -139,7 +136,6 @@ def _data(arguments: argparse.Namespace) -> UserData:
         lock_sha256=(arguments.lock_digest or "").removeprefix("sha256:"),
         keep_driver=_keeps_driver(arguments),
         stage=arguments.stage or "",
-        recheck=_seconds(arguments.recheck) if arguments.recheck else 0,
         callback=checked_url(arguments.callback, "--callback") if arguments.callback else "",
         reboots=arguments.reboots,
         splay=arguments.splay,
@@ -156,13 +152,6 @@ def _data(arguments: argparse.Namespace) -> UserData:
         no_proxy=arguments.no_proxy,
         joined=tuple(_part(path) for path in arguments.join),
     )
-
-
-def _seconds(text: str) -> int:
-    found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    if found is None:
-        raise BadInputError("GS-728", f"{text!r} is not a duration", path="--recheck")
-    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _keeps_driver(arguments: argparse.Namespace) -> bool:

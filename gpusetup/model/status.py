@@ -34,16 +34,6 @@ class Reboot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The id of the boot that it ended."""
 
 
-class Recheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The result of the last check of a finished machine."""
-
-    time: str
-    state: str
-    """The state of `gpusetup drift`: same, drifted, …"""
-    differences: tuple[str, ...] = ()
-    mend: str = ""
-
-
 class Status(Document, frozen=True, kw_only=True, tag="gpusetup/status/1"):
     """The document; also everything that the state machine keeps between boots."""
 
@@ -66,6 +56,5 @@ class Status(Document, frozen=True, kw_only=True, tag="gpusetup/status/1"):
     simulated: bool = False
     lock: str = ""
     """SHA-256 of the applied lock."""
-    recheck: Recheck | None = None
     log: str = ""
     gpusetup: str = ""

@@ -279,9 +279,7 @@ def test_pip_asks_again_for_an_index_that_breaks_off(site, tmp_path):
     assert "No matching distribution" in wheels.last_words(done)
 
 
-CONFIG = Config(
-    source="https://x.example", manifest_sha256="0" * 64, stage="image", recheck=60, callback="https://cb.example"
-)
+CONFIG = Config(source="https://x.example", manifest_sha256="0" * 64, stage="image", callback="https://cb.example")
 
 
 @pytest.fixture

@@ -26,12 +26,12 @@ SEEDS = (
     "---", "...", "&a", "*a", "!!python/object", "|", ">", "@", "http://u:p@h", " ", "é", "[", "]", "{", "}", ";", "&",
 )  # fmt: skip
 OPTIONS = (
-    "--source", "--callback", "--lock-url", "--lock-digest", "--proxy", "--no-proxy", "--recheck", "--token-file",
+    "--source", "--callback", "--lock-url", "--lock-digest", "--proxy", "--no-proxy", "--token-file",
     "--ca", "--set", "manifest",
 )  # fmt: skip
 GOOD = {
     "--source": "https://f.example/gpu", "--callback": "https://cb.example/s", "--lock-url": "https://f.example/l",
-    "--proxy": "http://p.example:3128", "--no-proxy": "localhost,.example.com", "--recheck": "6h", "--set":
+    "--proxy": "http://p.example:3128", "--no-proxy": "localhost,.example.com", "--set":
     "gpusetup_source=https://m.example", "--lock-digest": "0" * 64, "--token-file": "token", "manifest": "0.1.0",
     "--ca": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
 }  # fmt: skip
