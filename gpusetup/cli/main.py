@@ -217,7 +217,7 @@ def _plain_words(argv: list[str]) -> list[str]:
 
 
 def _one_name(argv: list[str]) -> list[str]:
-    """Resolve aliases, and join a command's name of two words such as `matrix diff`."""
+    """Resolve aliases, and join a command's name of two words such as `matrix import`."""
     name = " ".join(argv[:2])
     if name in COMMANDS:
         return [name, *argv[2:]]

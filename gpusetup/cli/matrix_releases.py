@@ -1,91 +1,20 @@
-"""Subcommands of `matrix` for its releases: diff, history, export and import."""
+"""Subcommands of `matrix` for its releases: export and import."""
 
 import argparse
 import collections
 import datetime as dt
-import difflib
 import hashlib
-import itertools
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from gpusetup.cli import options
 from gpusetup.cli.output import answer, say, write_answer
 from gpusetup.errors import BadInputError, Exit, UnreachableError
 from gpusetup.matrix import releases
-from gpusetup.matrix.load import Matrix, matrix, releases_place, shipped_date
-from gpusetup.model.answers import Change, MatrixRelease
-
-_LONG = 100
-"""Longer values are cut to this many characters."""
-
-
-def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("old", metavar="OLD", help="shipped, a day, a file or a folder")
-    parser.add_argument("new", metavar="NEW", nargs="?", default="", help="default: the matrix in use")
-    parser.add_argument("--component", metavar="NAME", help="only this component: driver, torch, vllm")
-    parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something differs")
-    options.add_output(parser)
-
-
-def run_diff(arguments: argparse.Namespace) -> Exit:
-    """Compare two matrices, record by record.
-
-    OLD and NEW are `shipped`, the date of an imported release, a file of `gpusetup matrix export`, or a folder of
-    matrix files. Without NEW: the matrix in use.
-
-    examples:
-      gpusetup matrix diff shipped                     what imported releases changed
-      gpusetup matrix diff 2026-11-20 2026-12-04
-      gpusetup matrix diff matrix.json --exit-code     9 when something differs
-    """
-    from gpusetup.model.documents import MatrixDiff
-
-    before, after = named(arguments.old), named(arguments.new)
-    found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
-    document = MatrixDiff(before=before.date, after=after.date, changes=found)
-    told = "\n".join(lines(found)) or "they say the same"
-    answer(arguments.format, document, f"from {before.date} to {after.date}\n\n{told}", arguments.out)
-    return Exit.PENDING if found and arguments.exit_code else Exit.DONE
-
-
-def named(word: str) -> MatrixRelease:
-    """Return the matrix that a word names."""
-    days = {"": matrix, "shipped": Matrix}
-    if word in days:
-        return releases.release_of(days[word]())
-    found = [path for path in releases.all_kept(Path(releases_place(os.environ))) if path.name.startswith(word)]
-    if found and word[:1].isdigit():
-        return releases.release_of(Matrix(found[-1]))
-    if word == shipped_date():
-        return releases.release_of(Matrix())
-    path = Path(word)
-    if path.is_dir() and any(path.glob("*.json")):
-        return releases.release_of(Matrix(path))
-    try:
-        return releases.opened(path.read_bytes(), word)
-    except OSError as error:
-        days_kept = ", ".join(item.name[:10] for item in releases.all_kept(Path(releases_place(os.environ)))) or "none"
-        raise BadInputError(
-            "GS-223", f"no matrix is called {word!r}", path=word, note=error.strerror or "",
-            hint=f"name shipped, a day that was taken in ({days_kept}), a file or a folder",
-        ) from error  # fmt: skip
-
-
-def of_component(found: Iterable[Change], name: str | None, release: MatrixRelease) -> Iterator[Change]:
-    """Return the changes of one component, or of all; raise an error for an unknown component."""
-    known = {file.removeprefix("frameworks/") for file in release.files}
-    if name and name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        raise BadInputError(
-            "GS-110", f"unknown component {name!r}", path="COMPONENT",
-            hint=f"did you mean {' or '.join(near)}?" if near else f"one of: {', '.join(sorted(known))}",
-        )  # fmt: skip
-    return (item for item in found if not name or item.component in {name, f"frameworks/{name}"})
+from gpusetup.matrix.load import matrix, releases_place
+from gpusetup.model.answers import Change
 
 
 def summary(found: Iterable[Change]) -> Iterator[str]:
@@ -96,53 +25,6 @@ def summary(found: Iterable[Change]) -> Iterator[str]:
             f"{counts[component, what]} {what}" for what in ("added", "changed", "gone") if counts[component, what]
         ]
         yield f"{component.removeprefix('frameworks/')}: {', '.join(parts)}"
-
-
-def lines(found: Iterable[Change]) -> Iterator[str]:
-    """Yield the changes as lines of text, by component."""
-    last = ""
-    for item in found:
-        if item.component != last:
-            yield ("\n" if last else "") + item.component.removeprefix("frameworks/")
-            last = item.component
-        yield f"  {item.what:<8} {item.record}"
-        for name, (was, now) in item.fields.items():
-            yield f"             {name}: {_short(was)} -> {_short(now)}".replace(" : ", " ")
-
-
-def _short(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else "nothing" if value is None else str(value)
-    return text if len(text) <= _LONG else text[:_LONG] + " …"
-
-
-def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("component", metavar="COMPONENT", help="driver, cuda, torch, vllm, gpus …")
-    options.add_output(parser)
-
-
-def run_history(arguments: argparse.Namespace) -> Exit:
-    """Show how a component changed between the shipped matrix and the imported ones.
-
-    examples:
-      gpusetup matrix history driver
-      gpusetup matrix history vllm --format json
-    """
-    from gpusetup.model.documents import MatrixDiff, MatrixHistory
-
-    ordered = [releases.release_of(Matrix())]
-    ordered += [releases.release_of(Matrix(path)) for path in releases.all_kept(Path(releases_place(os.environ)))]
-    ordered.sort(key=lambda release: release.date)
-    of_component((), arguments.component, ordered[-1])
-    steps = []
-    for before, after in itertools.pairwise(ordered):
-        found = tuple(of_component(releases.changes(before.files, after.files), arguments.component, after))
-        steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
-    told = [f"{ordered[0].date}: the oldest matrix on this machine"]
-    for step in steps:
-        told += ["", f"{step.after}:", *(list(lines(step.changes)) or ["  nothing of it changed"])]
-    document = MatrixHistory(component=arguments.component, steps=tuple(steps))
-    return answer(arguments.format, document, "\n".join(told), arguments.out)
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -234,7 +116,7 @@ def run_import(arguments: argparse.Namespace) -> Exit:
     if arguments.check:
         say(f"nothing was changed: the matrix of {now.date} is in force")
     else:
-        say(f"now in use; before: {now.date}. `gpusetup matrix diff {now.date} {release.date}` tells more")
+        say(f"now in use; before: {now.date}")
     return Exit.DONE
 
 

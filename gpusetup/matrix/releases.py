@@ -104,8 +104,8 @@ def _fields(was: Any, now: Any) -> dict[str, tuple[Any, Any]]:
 
 
 _CURRENT = "current"
-KEPT = 60
-"""How many imported releases to keep for `matrix diff` and `matrix history`: two months of daily ones, about 100 MB."""
+KEPT = 5
+"""How many imported releases to keep, for the way back."""
 _AHEAD = dt.timedelta(days=2)
 """How far the clock may be behind. A release dated in the future would block every later one."""
 

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model import Document, Success
-from gpusetup.model.answers import Change
 
 InstallKind = Literal["checkout", "deb", "rpm", "package", "single file", "uv", "pipx", "virtual environment", "system"]
 
@@ -184,21 +183,6 @@ class MatrixImported(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-im
     vouched: str
     place: str
     changes: tuple[str, ...]
-
-
-class MatrixDiff(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-diff/1"):
-    """The differences between two matrices."""
-
-    before: str
-    after: str
-    changes: tuple[Change, ...]
-
-
-class MatrixHistory(Success, frozen=True, kw_only=True, tag="gpusetup/matrix-history/1"):
-    """The changes to a component in each release on this machine."""
-
-    component: str
-    steps: tuple[MatrixDiff, ...]
 
 
 State = Literal["supported", "ends soon", "ended", "unknown"]
