@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.cli import options, output
-from gpusetup.errors import BadInputError, Exit, UnreachableError
+from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
@@ -127,22 +127,12 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
         help="hours during which the old token stays valid; default: 0",
     )
     parser.add_argument("--remove", action="store_true", help="revoke the token")
-    store = parser.add_argument_group("the host's user of the lease store, which writes the keys of that host alone")
-    store.add_argument("--leases", metavar="URL", help="with --lease-login: etcd, members separated by commas")
-    store.add_argument(
-        "--lease-login", metavar="FILE", help="with --leases: NAME:PASSWORD of an etcd administrator; mode 0600"
-    )
-    store.add_argument("--lease-out", metavar="FILE", help="with --leases: write the host's NAME:PASSWORD to FILE")
-    store.add_argument("--ca", metavar="FILE", help="with --leases: certificate authority of the lease store")
-    store.add_argument(
-        "--lease-certificate", metavar="FILE", help="with --leases: your certificate and key for it (PEM)"
-    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
 
 
 def run_token(arguments: argparse.Namespace) -> Exit:
-    r"""Make the token of a host that reports, or of a reader.
+    """Make the token of a host that reports, or of a reader.
 
     A new token replaces the old one, at once or after --overlap hours.
 
@@ -153,8 +143,6 @@ def run_token(arguments: argparse.Namespace) -> Exit:
       gpusetup fleet token /srv/gpusetup prometheus --reader --out prometheus.token
       gpusetup fleet token /srv/gpusetup gpu07 --days 90 --overlap 24 --out gpu07.token
       gpusetup fleet token /srv/gpusetup gpu07 --remove
-      gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token \
-          --leases https://etcd.example:2379 --lease-login root.login --lease-out gpu07.login
     """
     from gpusetup.model.pull import TokenMade
     from gpusetup.pull.offers import checked_name
@@ -164,24 +152,20 @@ def run_token(arguments: argparse.Namespace) -> Exit:
         raise BadInputError("GS-984", "a time cannot be negative", path="--days" if arguments.days < 0 else "--overlap")
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
-    _check_store(arguments)
+    if arguments.remove:
+        options.refuse_beside(arguments, "--remove", "it makes no token", "--days", "--overlap", "--out")
     path = database(arguments.folder, exists=arguments.remove)
     put_on_record(path.parent, "token", "fleet token", f"{role} {name}{': taken back' if arguments.remove else ''}")
     if arguments.remove:
-        if arguments.leases:
-            _at_store(arguments, name, remove=True)
         if not remove_token(path, name, role):
             raise BadInputError("GS-984", f"there is no {role} {name} here", path="NAME")
         said = f"{name}: its token is worth nothing from now on"
-        said += ", and its user of the lease store is removed" if arguments.leases else ""
     else:
         if arguments.format == "json" and not arguments.out:
             raise BadInputError(
                 "GS-984", "the JSON answer does not contain the token, and no file was named for it", path="--out",
                 hint=f"add --out {name}.token: it goes there, readable by you alone, and the answer names the file",
             )  # fmt: skip
-        if arguments.leases:
-            _at_store(arguments, name, remove=False)
         out = arguments.out
         give = partial(_write, out) if out else partial(output.write_answer, out=None)
         make_token(path, name, role, days=arguments.days, overlap=arguments.overlap, give=give)
@@ -197,40 +181,6 @@ def _told(form: str, document: Any, said: str) -> Exit:
         return output.answer(form, document, "", None)
     output.say(said)
     return Exit.DONE
-
-
-def _check_store(arguments: argparse.Namespace) -> None:
-    """Refuse incomplete or contradictory options for the lease store."""
-    if arguments.remove:
-        options.refuse_beside(arguments, "--remove", "it makes no token", "--days", "--overlap", "--out", "--lease-out")
-    if arguments.leases and arguments.reader:
-        raise BadInputError("GS-984", "a reader takes no lease", path="--leases", hint="leave out --leases")
-    if arguments.leases and not (arguments.remove or arguments.lease_out):
-        raise BadInputError("GS-984", "a host's user of the lease store needs --lease-out", path="--lease-out")
-    if arguments.lease_out and os.path.realpath(arguments.lease_out) == os.path.realpath(arguments.lease_login or ""):
-        raise BadInputError(
-            "GS-984", "the host's login would overwrite the administrator's", path="--lease-out",
-            hint="give another file with --lease-out",
-        )  # fmt: skip
-
-
-def _at_store(arguments: argparse.Namespace, name: str, *, remove: bool) -> None:
-    """Make or remove a host's user of the lease store."""
-    from gpusetup.bootstrap.web import Unfetched
-    from gpusetup.pull.client import login
-    from gpusetup.pull.leases import Access, make_user, remove_user
-
-    access = Access(arguments.ca or True, arguments.lease_certificate or "", "", login(Path(arguments.lease_login)))
-    try:
-        if remove:
-            remove_user(arguments.leases, access, name)
-        else:
-            _write(arguments.lease_out, ":".join(make_user(arguments.leases, access, name)))
-    except Unfetched as error:
-        raise UnreachableError(
-            "GS-988", "the lease store did not do it", path="--leases", note=str(error),
-            hint="the token is as before; run the same command again",
-        ) from error  # fmt: skip
 
 
 def _write(out: str, token: str) -> None:

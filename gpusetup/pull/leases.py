@@ -7,7 +7,6 @@ Each key begins with its host: each host's etcd user can write that host's keys 
 
 import base64
 import random
-import secrets
 import threading
 import time
 from contextlib import suppress
@@ -17,12 +16,9 @@ from gpusetup.bootstrap.web import Unfetched, session
 from gpusetup.drive.causes import counted
 from gpusetup.model.pull import Budget
 
-_TOP = "gpusetup/"
-PREFIX = f"{_TOP}changing/"
-FAILED = f"{_TOP}failed/"
+PREFIX = "gpusetup/changing/"
+FAILED = "gpusetup/failed/"
 """Keys HOST/LOCK for each lock that failed on a host; the host writes and deletes them."""
-_USER = "gpusetup-"
-"""Prefix of a host's etcd user: no host name can be the name of the administrator or of another program's user."""
 _LIFE = 900
 """Seconds until the place of a host that lost its connection is free again."""
 _TRIES = 12
@@ -229,37 +225,6 @@ class _Etcd:
         }  # fmt: skip
         put = {"request_put": {"key": _coded(key), "value": _coded(value), "lease": lease}}
         return bool(self.ask("kv/txn", compare=[untouched], success=[put]).get("succeeded"))
-
-
-def make_user(addresses: str, access: Access, host: str) -> tuple[str, str]:
-    """Make a host's etcd user, which reads all keys and writes its own only; return its name and new password."""
-    store, user, password = _Etcd(addresses, access), f"{_USER}{host}", secrets.token_urlsafe(24)
-    _asked_unless(store, "already exists", "auth/role/add", name=user)
-    for kind, prefix in (("READ", _TOP), ("READWRITE", f"{PREFIX}{host}/"), ("READWRITE", f"{FAILED}{host}/")):
-        permission = {"permType": kind, "key": _coded(prefix), "range_end": _coded(_after(prefix))}
-        store.ask("auth/role/grant", name=user, perm=permission)
-    if not _asked_unless(store, "already exists", "auth/user/add", name=user, password=password):
-        store.ask("auth/user/changepw", name=user, password=password)
-    store.ask("auth/user/grant", user=user, role=user)
-    return user, password
-
-
-def remove_user(addresses: str, access: Access, host: str) -> None:
-    """Remove a host's user of etcd and its role."""
-    store = _Etcd(addresses, access)
-    _asked_unless(store, "not found", "auth/user/delete", name=f"{_USER}{host}")
-    _asked_unless(store, "not found", "auth/role/delete", role=f"{_USER}{host}")
-
-
-def _asked_unless(store: "_Etcd", state: str, what: str, **fields: str) -> bool:
-    """Ask for a change; return False if etcd answers that it is in this state already."""
-    try:
-        store.ask(what, **fields)
-    except Unfetched as error:
-        if state not in str(error):
-            raise
-        return False
-    return True
 
 
 def _text(found: dict[str, Any], name: str) -> str:

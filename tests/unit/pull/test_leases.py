@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -10,15 +11,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from gpusetup.bootstrap.web import Unfetched
-from gpusetup.cli.main import main
 from gpusetup.model.pull import Budget
 from gpusetup.pull import leases
-from gpusetup.pull.client import login
 from gpusetup.pull.leases import Access, Lease, Refused, take
 from tests.certificates import Authority
 from tests.flaky import listening
@@ -153,72 +153,24 @@ def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path,
         lease.give_back()
 
 
-@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS with client certificates"])
-def test_each_hosts_own_user_writes_the_keys_of_that_host_alone(encrypted, tmp_path, capsys):
-    pair, access, shown, named = None, Access(), [], []
-    if encrypted:
-        authority = Authority(tmp_path)
-        ca, client = str(authority.certificate), str(authority.pair("gpu07", file="client.pem", common=False))
-        pair, access = (authority.pair("127.0.0.1", file="server.pem"), ca), Access(ca, client)
-        shown, named = ["--cacert", ca, "--cert", client, "--key", client], ["--ca", ca, "--lease-certificate", client]
-    with members(tmp_path, 1, pair) as ((address,), _):
-        patiently(Budget(leases=address, at_a_time=1), "first", "", access).give_back()
-
-        for words in ("user add root:r00t", "user grant-role root root", "auth enable"):
-            etcdctl(address, words, *shown)
-        (tmp_path / "administrator").write_text("root:r00t")
-        (tmp_path / "administrator").chmod(0o600)
-        (tmp_path / "site").mkdir()
-
-        def token(name, *words):
-            words = (*words, "--leases", address, "--lease-login", str(tmp_path / "administrator"), *named)
-            assert main(["fleet", "token", str(tmp_path / "site"), name, *words]) == 0
-
-        def token_of(name):
-            token(name, "--out", str(tmp_path / f"{name}.token"), "--lease-out", str(tmp_path / f"{name}.login"))
-
-        for name in ("gpu07", "gpu08", "gpu07"):  # a second call makes a new password
-            token_of(name)
-        logins = {name: login(tmp_path / f"{name}.login") for name in ("gpu07", "gpu08")}
-        assert all(password not in capsys.readouterr().err for _, password in logins.values())
-        budget = Budget(leases=address, at_a_time=1, of_a_domain=1, failures=1)
-        own = take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock")
+def test_a_user_as_the_guide_makes_it_writes_the_keys_of_its_host_alone(tmp_path):
+    with members(tmp_path, 1) as ((address,), _):
+        patiently(Budget(leases=address, at_a_time=1), "first", "").give_back()
+        for words in ("user add root:r00t", "user grant-role root root"):
+            etcdctl(address, words)
+        guide = (Path(__file__).parents[3] / "docs/guides/pull.md").read_text()
+        for words in re.findall(r"^etcdctl (.*)$", guide, re.MULTILINE):
+            etcdctl(address, words.replace("user add gpu07", "user add gpu07:s3cret"))
+        etcdctl(address, "auth enable")
+        access = Access(login=("gpu07", "s3cret"))
+        own = take(Budget(leases=address, at_a_time=1, of_a_domain=1, failures=1), "gpu07", "rack1", access, "lock")
         assert isinstance(own, Lease), own
-        other = (budget, "gpu08", "rack1", access._replace(login=logins["gpu08"]), "lock")
-        refused(*other)
-        mine = leases._Etcd(address, access._replace(login=logins["gpu07"]))
+        mine = leases._Etcd(address, access)
         for key in ("gpusetup/changing/gpu08/rack1", "gpusetup/failed/gpu08/lock", "gpusetup/other", "else"):
             with pytest.raises(Unfetched, match="permission denied"):
                 mine.ask("kv/put", key=leases._coded(key), value="")
         assert own.tell("lock", failed=True)
         own.give_back()
-        assert "failed on 1 host, and" in refused(*other)
-        token("gpu07", "--remove")
-        assert isinstance(take(budget, "gpu07", "rack1", access._replace(login=logins["gpu07"]), "lock"), Refused)
-        for name in ("root", "backup"):  # a host may have the name of a user that was there
-            if name == "backup":
-                etcdctl(address, "user add backup:b4ck", *shown, "--user", "root:r00t")
-            token_of(name)
-            taken = leases._Etcd(address, access._replace(login=login(tmp_path / f"{name}.login")))
-            with pytest.raises(Unfetched, match="permission denied"):
-                taken.ask("auth/user/list")
-            token(name, "--remove")
-        for user, password in (("root", "r00t"), ("backup", "b4ck")):
-            assert leases._Etcd(address, access).ask("auth/authenticate", name=user, password=password)["token"]
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        "--leases http://e:2379", "--lease-out x", "--reader --leases http://e:2379",
-        "--leases http://e:2379 --lease-login same --lease-out same",
-    ],
-)  # fmt: skip
-def test_half_of_what_a_user_of_the_store_needs_makes_no_token(tmp_path, more):
-    (tmp_path / "site").mkdir()
-    words = ["fleet", "token", str(tmp_path / "site"), "gpu07", "--out", str(tmp_path / "token"), *more.split()]
-    assert main(words) == 3
-    assert not (tmp_path / "token").exists()
 
 
 def test_a_lease_that_the_store_ended_is_known_at_the_next_renewal(store, monkeypatch):
