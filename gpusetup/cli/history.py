@@ -1,7 +1,6 @@
-"""Show a host's verifications over time: verdicts, figures, and falling figures.
+"""Show a host's verifications over time: verdicts and figures.
 
-gpusetup keeps root's verifications on the machine, those of a fleet here. Without HOST: this machine. Exit code 8
-when a figure falls steadily.
+gpusetup keeps root's verifications on the machine, those of a fleet here. Without HOST: this machine.
 
 examples:
   gpusetup fleet history
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from gpusetup.health.history import Run
+    from gpusetup.health.history import Run, Series
     from gpusetup.health.service import Event
     from gpusetup.report.model import HostReport, Report
-    from gpusetup.verify.baseline import Decay, Series
 
 _FINDINGS = 3
 
@@ -50,7 +48,6 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Print the history."""
     from gpusetup.health.history import runs, series
     from gpusetup.health.service import events
-    from gpusetup.verify.baseline import decay_of
 
     if arguments.runs < 1:
         raise BadInputError("GS-515", f"--runs must be 1 or more, not {arguments.runs}", path="--runs")
@@ -58,15 +55,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     path = _file(arguments.host)
     past, figures = runs(path, arguments.level or "", min(arguments.runs, 1 << 32)), series(path)
     service = events(path)[-arguments.runs :]
-    fallen = [decay for one in figures if (decay := decay_of(one)) is not None]
     if arguments.format == "json":
-        text = _json(host, path, past, figures, fallen, service=service)
+        text = _json(host, path, past, figures, service)
     elif arguments.format == "html":
-        text = _html(host, past, figures, fallen, service)
+        text = _html(host, past, figures, service)
     else:
-        text = _text(host, past, figures, fallen, service)
+        text = _text(host, past, figures, service)
     output.write_answer(text, arguments.out)
-    return Exit.VERIFY_FAILED if fallen else Exit.DONE
+    return Exit.DONE
 
 
 def _file(host: str | None) -> Path:
@@ -110,9 +106,7 @@ def _event_text(one: Event) -> str:
     return f"{one.place}: {_EVENTS[one.event]}{why}"
 
 
-def _text(
-    host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
-) -> str:
+def _text(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], service: tuple[Event, ...]) -> str:
     lines = [f"{host}: {len(past)} verification{'s' if len(past) != 1 else ''}", ""]
     for one in past:
         lines.append(f"  {one.time}  {one.level:<6}  {one.verdict}")
@@ -120,26 +114,16 @@ def _text(
         more = len(one.findings) - _FINDINGS
         lines += [f"    and {more} more"] if more > 0 else []
     lines += [""] * bool(service) + [f"  {stamp(one.moment)}  {_event_text(one)}" for one in service]
-    for fall in fallen:
-        lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
-        lines.append(
-            f"    {fall.before:.4g} → {fall.now:.4g} {fall.series.unit}, {100 * fall.share:.0f} % worse over"
-            f" {len(fall.series.points)} runs; gpusetup verify --explain figures.decay"
-        )
-    if figures and not fallen:
-        longest = max(len(one.points) for one in figures)
-        lines += ["", f"  {len(figures)} figures over up to {longest} runs; none falls steadily"]
+    if figures:
+        lines += ["", f"  {len(figures)} figures over up to {max(len(one.points) for one in figures)} runs"]
     return "\n".join(lines) + "\n"
 
 
-def _json(
-    host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], *,
-    service: tuple[Event, ...],
-) -> str:  # fmt: skip
+def _json(host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], service: tuple[Event, ...]) -> str:
     from gpusetup.model.fleet import Verifications
 
     document = {
-        "schema": "gpusetup/verifications/1", "ok": not fallen, "host": host, "file": str(path),
+        "schema": "gpusetup/verifications/1", "host": host, "file": str(path),
         "runs": [
             {
                 "time": one.time, "level": one.level, "verdict": one.verdict, "seconds": one.seconds,
@@ -155,13 +139,6 @@ def _json(
             }
             for one in figures
         ],
-        "fallen": [
-            {
-                "check": one.series.check, "subject": one.series.subject, "unit": one.series.unit,
-                "before": one.before, "now": one.now, "share": round(one.share, 4), "runs": len(one.series.points),
-            }
-            for one in fallen
-        ],
         "service": [
             {"time": stamp(one.moment), "place": one.place, "event": one.event, "reason": one.reason} for one in service
         ],
@@ -169,29 +146,24 @@ def _json(
     return output.json_text(msgspec.convert(document, Verifications))
 
 
-def _html(
-    host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
-) -> str:
+def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], service: tuple[Event, ...]) -> str:
     from gpusetup.health.history import pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
-    from gpusetup.verify.baseline import decay_result
 
     rows = [
         Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
         for one in reversed(past)
     ]
     rows = [Row(label=stamp(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
-    result = decay_result(figures)
-    results = (result,) if fallen and result is not None else ()
-    report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))
+    report = HostReport(name=host, rows=tuple(rows), trends=pictures(figures))
     newest = past[-1].time if past else ""
     title, program = f"Verifications of {host}", f"gpusetup {__version__}"
     return to_html(Report(title=title, started=newest, seconds=0.0, program=program, hosts=(report,)))
 
 
 def with_history(report: Report, documents: Mapping[str, dict[str, Any]], *, here: bool, pictures: bool) -> Report:
-    """Add the report to the hosts' histories; return it with falling figures and, if wanted, pictures.
+    """Add the report to the hosts' histories; return it with pictures if wanted.
 
     A history that cannot be written is only a warning.
     """
@@ -208,27 +180,20 @@ def _with_history(
     host: HostReport, report: Report, document: dict[str, Any], *, here: bool, pictures: bool
 ) -> HostReport:
     from gpusetup.health import history
-    from gpusetup.verify.baseline import decay_result
 
     if host.simulated:
         return host
     path = history.file_of(host.name, os.environ, here=here)
-    measured = any(result.unit and result.level != "quick" for result in host.results)
     try:
         said = history.append(path, host, report, boards(document))
-        figures = history.series(path) if measured or pictures else ()
+        figures = history.series(path) if pictures else ()
     except (OSError, sqlite3.Error, BadInputError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         output.warn(f"this verification is not in the history: {path}: {why}")
         return host
     if said:
         output.warn(said)
-    fallen = decay_result(figures) if measured else None
-    return msgspec.structs.replace(
-        host,
-        results=(*host.results, fallen) if fallen is not None else host.results,
-        trends=history.pictures(figures) if pictures else (),
-    )
+    return msgspec.structs.replace(host, trends=history.pictures(figures))
 
 
 def boards(document: dict[str, Any]) -> str:

@@ -3,8 +3,8 @@
 Root's verifications of its own machine are kept on that machine, those of a fleet in the state folder of the user who
 verifies it. So a controller need not write to the hosts, and a host that is gone keeps its history.
 
-SQLite's transactions survive an interrupted write. The file stays bounded: the first runs stay, because later ones are
-compared with them; of the others the oldest are deleted.
+SQLite's transactions survive an interrupted write. The file stays bounded: the first runs stay, so that later ones can
+be compared with them; of the others the oldest are deleted.
 """
 
 import math
@@ -23,7 +23,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.model import stamp
 from gpusetup.model.verdict import Curve, Curves
 from gpusetup.report.model import HostReport, Report
-from gpusetup.verify.baseline import LESS_IS_BETTER, Series
+from gpusetup.verify.baseline import LESS_IS_BETTER
 
 MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
@@ -48,6 +48,17 @@ class Run:
     def time(self) -> str:
         """The start, in UTC."""
         return stamp(self.started)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One figure of one part over time, oldest first."""
+
+    check: str
+    subject: str
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    """Seconds since 1970, and what was measured."""
 
 
 def file_of(host: str, environment: Mapping[str, str], *, here: bool) -> Path:

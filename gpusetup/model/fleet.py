@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model import Document
+from gpusetup.model import Document, Success
 from gpusetup.model.facts import Failure
 from gpusetup.model.verdict import Level, Verdict
 
@@ -114,18 +114,6 @@ class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     points: tuple[tuple[str, float], ...]
 
 
-class Fallen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A figure that keeps falling."""
-
-    check: str
-    subject: str
-    unit: str
-    before: float
-    now: float
-    share: float
-    runs: int
-
-
 class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The machine left service or returned, or a job was refused."""
 
@@ -136,16 +124,13 @@ class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reason: str
 
 
-class Verifications(Document, frozen=True, kw_only=True, tag="gpusetup/verifications/1"):
+class Verifications(Success, frozen=True, kw_only=True, tag="gpusetup/verifications/1"):
     """The history of a host's verifications, oldest first."""
 
-    ok: bool
-    """No figure keeps falling."""
     host: str
     file: str
     runs: tuple[PastRun, ...]
     figures: tuple[Figure, ...]
-    fallen: tuple[Fallen, ...]
     service: tuple[ServiceEvent, ...]
     """What `fleet health --quarantine`, `--on-bad` and `--on-good` did, oldest first."""
 

@@ -6,7 +6,6 @@ from functools import partial
 
 from gpusetup.model.verdict import Level
 from gpusetup.recovery.table import Source, catalogue, of_xid
-from gpusetup.verify.baseline import DECAY, decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
 
@@ -27,7 +26,7 @@ def pages() -> dict[str, str]:
 def explained() -> dict[str, Callable[[], str]]:
     """Return what `--explain` takes: the names of checks, levels and tables, with a function that returns the page."""
     found: dict[str, Callable[[], str]] = {check.id: partial(page, check) for check in checks()}
-    return found | {level: partial(level_page, level) for level in LEVELS} | TABLES | {DECAY: decay_page}
+    return found | {level: partial(level_page, level) for level in LEVELS} | TABLES
 
 
 def level_page(level: Level) -> str:
