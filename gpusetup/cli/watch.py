@@ -5,7 +5,7 @@ leaves nothing behind. A host that hangs is shown with its age and reconnected. 
 
 examples:
   gpusetup watch inventory.ini
-  gpusetup watch inventory.ini --filter 'util<10' --sort memory
+  gpusetup watch inventory.ini --filter anna --sort memory
   gpusetup watch inventory.ini --csv gpus.csv --every 5
   gpusetup watch --once --json
 """
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--once", action="store_true", help="print once and exit")
     group.add_argument("--sort", choices=SORTS, default="name", help="highest first; default: %(default)s")
     group.add_argument(
-        "--filter", action="append", default=[], metavar="TERM",
-        help="only matching rows: 'util>90', user=anna, container~docker, state!=live, or any word; repeatable",
+        "--filter", action="append", default=[], metavar="WORD",
+        help="only rows with this word: a host, state, user, command, container, …; repeatable",
     )  # fmt: skip
     group.add_argument("--csv", metavar="FILE", help="also append a row for each GPU and look (-: standard output)")
     options.add_output(parser)

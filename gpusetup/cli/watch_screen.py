@@ -9,8 +9,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from gpusetup.errors import BadInputError
-from gpusetup.watch.figures import FIELDS, Filter
+from gpusetup.watch.figures import Filter
 from gpusetup.watch.fleet import Link
 from gpusetup.watch.view import Span, View
 
@@ -150,8 +149,6 @@ class Keys:
         elif key == "/":
             self._typed = " ".join(view.chosen.terms)
             self._show()
-        elif key == "?":
-            view.message = "filter fields: " + " ".join(FIELDS)
 
     def _type(self, key: str) -> None:
         typed = self._typed or ""
@@ -167,11 +164,8 @@ class Keys:
             self._show()
 
     def _show(self) -> None:
-        self.view.message = f"filter: {self._typed}_   (util>90 user=anna state!=live word; empty: all)"
+        self.view.message = f"filter: {self._typed}_   (words; empty: all)"
 
     def _apply(self, typed: str) -> None:
         self._typed, self.view.message = None, ""
-        try:
-            self.view.chosen = Filter(typed.split())
-        except BadInputError as error:
-            self.view.message = error.message
+        self.view.chosen = Filter(typed.split())

@@ -1,13 +1,11 @@
 """The figures of GPUs and hosts: short texts with units, trouble, filters and sort orders."""
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import asdict
 
-from gpusetup.errors import BadInputError
 from gpusetup.model.watch import GpuNow
 from gpusetup.watch.fleet import Link
 
@@ -154,12 +152,6 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
-_TERM = re.compile(r"([a-z]+)(<=|>=|!=|=|<|>|~)(.*)", re.DOTALL)
-_NUMBERS: dict[str, Callable[[GpuNow], float | None]] = {
-    "util": lambda gpu: gpu.utilization, "memory": lambda gpu: gpu.memory_share, "power": lambda gpu: gpu.power,
-    "temp": lambda gpu: gpu.temperature, "clock": lambda gpu: gpu.clock, "programs": lambda gpu: len(gpu.processes),
-    "gpu": lambda gpu: gpu.index,
-}  # fmt: skip
 _TEXTS: dict[str, Callable[[Link, GpuNow | None], Iterable[str | None]]] = {
     "host": lambda link, _: (link.host,),
     "state": lambda link, _: (link.state,),
@@ -170,10 +162,6 @@ _TEXTS: dict[str, Callable[[Link, GpuNow | None], Iterable[str | None]]] = {
     "command": lambda _, gpu: [program.command for program in gpu.processes] if gpu else (),
     "container": lambda _, gpu: [program.container for program in gpu.processes] if gpu else (),
 }
-FIELDS = (*_NUMBERS, *_TEXTS)
-_COMPARED: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 SORTS: dict[str, Callable[[Figures], float]] = {
     "trouble": lambda row: row.trouble.score,
     "util": lambda row: _or_less(row.utilization),
@@ -189,65 +177,20 @@ def _or_less(value: float | None) -> float:
 
 
 class Filter:
-    """A filter of hosts and GPUs: all terms must match, on the same GPU."""
+    """A filter of hosts and GPUs: all words must be in the texts of the same GPU and its host."""
 
     def __init__(self, terms: Sequence[str]) -> None:
         self.terms = tuple(term for term in terms if term.strip())
-        self._tests = [_test(term) for term in self.terms]
+        self._words = [term.strip().lower() for term in self.terms]
 
     def gpus(self, link: Link) -> tuple[GpuNow, ...] | None:
         """Return the GPUs of a host that match; None: hide the host."""
         known = link.look.gpus if link.look is not None else ()
-        if not self._tests:
+        if not self._words:
             return known
         if known:
-            return tuple(gpu for gpu in known if all(test(link, gpu) for test in self._tests)) or None
-        return () if all(test(link, None) for test in self._tests) else None
-
-
-def _test(term: str) -> Callable[[Link, GpuNow | None], bool]:
-    found = _TERM.fullmatch(term.strip())
-    if found is None:
-        return lambda link, gpu: _says(link, gpu, term.strip().lower())
-    name, sign, text = found.groups()
-    if name in _NUMBERS:
-        return _number_test(term, name, sign, text)
-    if name in _TEXTS and sign in ("=", "!=", "~"):
-        anywhere = name in ("host", "state", "driver")
-        return lambda link, gpu: (
-            (anywhere or gpu is not None) and _text_holds(_TEXTS[name](link, gpu), sign, text.strip().lower())
-        )
-    raise BadInputError(
-        "GS-922",
-        f"filter {term!r} is not understood",
-        path="--filter",
-        note=f"fields: {', '.join(FIELDS)}; numbers take < > <= >= = !=, texts take = != ~ (contains)",
-    )
-
-
-def _number_test(term: str, name: str, sign: str, text: str) -> Callable[[Link, GpuNow | None], bool]:
-    try:
-        bound, compare = float(text.strip().rstrip("%WC")), _COMPARED[sign]
-    except (ValueError, KeyError):
-        raise BadInputError(
-            "GS-922",
-            f"filter {term!r} is not understood: {name} is compared with a number",
-            path="--filter",
-            hint=f"for instance: --filter '{name}>50'",
-        ) from None
-
-    def holds(_: Link, gpu: GpuNow | None) -> bool:
-        value = _NUMBERS[name](gpu) if gpu is not None else None
-        return value is not None and compare(value, bound)
-
-    return holds
-
-
-def _text_holds(values: Iterable[str | None], sign: str, text: str) -> bool:
-    known = [value.lower() for value in values if value]
-    if sign == "~":
-        return any(text in value for value in known)
-    return (text in known) == (sign == "=")
+            return tuple(gpu for gpu in known if all(_says(link, gpu, word) for word in self._words)) or None
+        return () if all(_says(link, None, word) for word in self._words) else None
 
 
 def _says(link: Link, gpu: GpuNow | None, text: str) -> bool:

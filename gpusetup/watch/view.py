@@ -10,7 +10,7 @@ from gpusetup.watch import figures as f
 from gpusetup.watch.figures import SORTS, Figures, Filter, ordered, ordered_gpus
 from gpusetup.watch.fleet import Link
 
-HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter  ? keys"
+HELP = "q quit  ↑↓ move  ⏎ open  e all  p programs  s sort  r turn  / filter"
 _TILE = 39
 """The width of a host in the view with hosts side by side."""
 _NAME = 20

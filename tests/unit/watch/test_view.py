@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.errors import BadInputError
 from gpusetup.model.watch import GpuNow, Program
 from gpusetup.watch.documents import document, rows
 from gpusetup.watch.figures import Filter, ordered
@@ -126,10 +125,10 @@ def test_keys_open_sort_and_filter(link):
     assert first_words()[:2] == ["b", "a"]
     view.turned = True
     assert first_words()[0] == "a"
-    view.chosen = Filter(["util<10"])
+    view.chosen = Filter(["b", "580"])
     view.open_all()
-    assert first_words()[:2] == ["b", "1"], "the GPU that fits, and no other"
-    assert "filter util<10" in text(view.lines(hosts, 100, 20, ""))[0]
+    assert first_words()[:3] == ["b", "1", "0"]
+    assert "filter b 580" in text(view.lines(hosts, 100, 20, ""))[0]
 
 
 def test_a_long_list_follows_the_mark(link):
@@ -154,11 +153,9 @@ def test_what_a_host_says_cannot_steer_the_terminal(link):
 @pytest.mark.parametrize(
     ("terms", "left"),
     [
-        (["util>80"], ["a/0", "b/0"]), (["util<=10"], ["b/1"]), (["util<=10", "temp>50"], []),
-        (["memory>70%"], ["a/0", "b/0"]), (["user=anna"], ["a/0"]), (["user!=anna"], ["b/0", "b/1"]),
-        (["container~docker"], ["a/0"]), (["programs=0"], ["b/0", "b/1"]), (["state=live"], ["a/0", "b/0", "b/1"]),
-        (["state!=live"], ["c"]), (["gpu=1"], ["b/1"]), (["train"], ["a/0"]), (["sw_power_cap"], ["b/0"]),
-        (["c"], ["a/0", "b/0", "c"]), (["nothing has this"], []), (["driver~580"], ["a/0", "b/0", "b/1"]),
+        ([], ["a/0", "b/0", "b/1", "c"]), (["Anna"], ["a/0"]), (["anna", "sw_power_cap"], []), (["train"], ["a/0"]),
+        (["sw_power_cap"], ["b/0"]), (["c"], ["a/0", "b/0", "c"]), (["nothing has this"], []),
+        (["580"], ["a/0", "b/0", "b/1"]),
     ],
 )  # fmt: skip
 def test_filters(link, terms, left):
@@ -173,12 +170,6 @@ def test_filters(link, terms, left):
         gpus = chosen.gpus(host)
         found += [] if gpus is None else [f"{host.host}/{one.index}" for one in gpus] or [host.host]
     assert found == left
-
-
-@pytest.mark.parametrize("term", ["colour=red", "util=busy", "user>3", "util~9"])
-def test_a_filter_that_means_nothing_is_refused(term):
-    with pytest.raises(BadInputError, match="is not understood"):
-        Filter([term])
 
 
 def test_hosts_are_ordered_as_people_count(link, clock):
