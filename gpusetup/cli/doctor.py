@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument("--bundle", metavar="FILE", help="also write a support bundle: a tar.gz without secrets")
     group.add_argument("--explain", metavar="CAUSE", help="explain a cause: what it is, how to confirm and fix it")
+    doctor_hosts.add_apply(parser)
     options.add_output(parser)
 
 
