@@ -68,7 +68,7 @@ def _by_text(error: CudaError) -> Pattern:
     if error.cause and len(error.text) > 20:
         return Pattern(find=(error.text,))
     if error.cause:
-        return Pattern(find=(error.text,), regex=rf"(?i:cuda)[^\n]{{0,80}}{re.escape(error.text)}(?!\w)")
+        return Pattern(find=(error.text,), regex=rf"(?:(?i:cuda)|\bcu[A-Z])[^\n]{{0,80}}{re.escape(error.text)}(?!\w)")
     return Pattern(
         find=(error.text,),
         regex=rf"(?:(?i:cuda(?: driver| runtime)?(?: api)? ?(?:error|fail|call))|\bcu(?:da)?[A-Z]\w+)[^\n]{{0,100}}"
