@@ -277,7 +277,7 @@ def _result(check: Check, machine: Machine) -> Result | None:
 
 _FAMILIES: dict[str, Blame] = {
     "cuda": "driver", "device": "driver", "driver": "driver", "fabric": "driver", "nouveau": "driver",
-    "gds": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
+    "gds": "host", "launch": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
     "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
 }  # fmt: skip
 """Whose fault a failure is, by the family of its check; `gpu` for all other families."""

@@ -116,6 +116,20 @@ def test_no_check_passes_with_the_same_words_when_nvidia_smi_does_not_show_what_
     assert blind == []
 
 
+@pytest.mark.parametrize("on", LOADED[:2])
+def test_what_was_left_out_because_of_a_job_blames_the_job(on):
+    document = captured(on)
+    put(document, {f"gpus/{gpu}/processes": [{"pid": "7", "name": "train"}] for gpu in range(len(document["gpus"]))})
+    for section in (
+        {"skipped": "another job uses every GPU"},
+        {"workers": {}, "busy": ["0"], "minutes": 1, "after": {}},
+    ):
+        document["sections"].update(nccl={"groups": [], "skipped": "another job uses a GPU"}, stress=section)
+        found = [registry._result(check, Machine(document)) for check in checks()]
+        left_out = [one for one in found if one and one.verdict in ("warn", "fail") and "another job" in one.text]
+        assert {one.blame for one in left_out} == {"job"}
+
+
 @pytest.mark.parametrize("on", [FULL, FOUR])
 @pytest.mark.parametrize("name", ["processes", "joined", ""])
 def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, name):
@@ -129,10 +143,12 @@ def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, 
     ):
         for path in places(document, ["sections", *place.split("/")]):
             put(document, {path: found_at(document, path) * 0.3})
-    rated = ("memory.", "matrix.", "pcie.", "nccl.")
+    for path in places(document, ["sections", "launch", "*", "rows", "*", "graph_us"]):
+        put(document, {path: found_at(document, path) * 40})
+    rated = ("memory.", "matrix.", "pcie.", "nccl.", "launch.")
     found = [check.run(Machine(document)) for check in checks() if check.id.startswith(rated)]
-    low = [one for one in found if one.unit in ("GB/s", "TFLOP/s") and one.verdict in ("warn", "fail")]
-    assert len(low) >= 8
-    assert {(one.verdict, one.blame) for one in low} == (
-        {("warn", "job")} if name else {("fail", "gpu"), ("fail", "host")}
+    low = [one for one in found if one.unit in ("GB/s", "TFLOP/s", "µs") and one.verdict in ("warn", "fail")]
+    assert len(low) >= 9
+    assert {(one.verdict, one.blame, one.limit is None) for one in low} == (
+        {("warn", "job", True)} if name else {("fail", "gpu", False), ("fail", "host", False), ("warn", "host", False)}
     )

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from gpusetup.model.verdict import Blame, Curve, Curves, Finding, Item
+from msgspec import structs
+
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.verify import answers
 from gpusetup.verify.checks.smoke import python
 from gpusetup.verify.expected import matrix_rate, memory, setting
@@ -131,11 +133,13 @@ def launch_latency(machine: Machine) -> Finding:
             f"{best:.1f} µs per launch at best; an empty kernel takes {empty['stream_us']:.1f} µs by stream, "
             f"{empty['graph_us']:.2f} µs in a graph ({empty['ratio']:.0f}x)"
         )
-        blame: Blame = "job" if machine.beside_job(key) else ""
-        items.append(Item(subject, "warn" if best > slow else "pass", text, best, limit=slow, blame=blame))
+        if machine.beside_job(key):
+            items.append(Item(subject, "warn", f"{text}, beside another job: not judged", best, blame="job"))
+            continue
+        items.append(Item(subject, "warn" if best > slow else "pass", text, best, limit=slow))
         if (graphed := empty["graph_us"]) > slow_graph:
             text = f"{graphed:.2f} µs for an empty kernel in a graph"
-            items.append(Item(f"{subject}, graph", "warn", text, graphed, limit=slow_graph, blame=blame))
+            items.append(Item(f"{subject}, graph", "warn", text, graphed, limit=slow_graph))
         if not figures:
             items += [_launch(subject, row) for row in rows]
             lines = (
@@ -184,7 +188,9 @@ def package_rates(machine: Machine, package: str) -> Finding:
     if not items:
         return Finding("skip", f"not measured (see package.{package})")
     told = ", ".join(f"{item.subject}: {item.measured:.4g} {unit}" for item in items)
-    return from_items(items, told, unit=unit)
+    found = from_items(items, told, unit=unit)
+    without = "measured, without a reference value: compare with --baseline"
+    return structs.replace(found, text=without) if found.verdict == "skip" else found
 
 
 table(

@@ -64,7 +64,7 @@ def collectives(machine: Machine, part: str) -> Finding:
     if not isinstance(section, dict):
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
     if section.get("skipped"):
-        return Finding("warn", f"not measured: {section['skipped']}")
+        return Finding("warn", f"not measured: {section['skipped']}", blame="job")
     took_part = {str(index) for group in section.get("groups", []) for index in group.get("gpus", ())}
     items = left_out(machine, took_part | {key for key in machine.workers if "/" in key}) if took_part else []
     curves: list[Curve] = []

@@ -23,7 +23,7 @@ def _absent(machine: Machine) -> Finding | None:
     if not isinstance(section, dict):
         return Finding("skip", "not run: the test ended before it")
     if section.get("skipped"):
-        return Finding("warn", f"not loaded: {section['skipped']}")
+        return Finding("warn", f"not loaded: {section['skipped']}", blame="job" if machine.busy else "")
     return None
 
 
@@ -40,7 +40,9 @@ def stress_compute(machine: Machine) -> Finding:
     if missing is not None:
         return missing
     section = machine.sections["stress"]
-    items = [Item(f"GPU {key}", "warn", "another job uses it: not loaded") for key in section.get("busy", [])]
+    items = [
+        Item(f"GPU {key}", "warn", "another job uses it: not loaded", blame="job") for key in section.get("busy", [])
+    ]
     answers = {**section.get("lost", {}), **section["workers"]}
     items += left_out(machine, {*answers, *section.get("busy", [])})
     for key, answer in answers.items():
