@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpusetup.cli.options import add_output, add_request, add_requirements, refuse_beside
+from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, refuse_beside
 from gpusetup.cli.output import answer, json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit, NoStackError
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--age", action="store_true", help="show each component's newest version, and how old its data is"
     )
+    add_newer(parser)
     add_output(parser, ("text", "json", "csv", "md"))
 
 
@@ -68,16 +69,18 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         paths = {name: matrix.path(name) for name in NAMES}
         return answer(arguments.format, MatrixFiles(files=paths), "\n".join(paths.values()), arguments.out)
-    if arguments.age:
-        refuse_beside(arguments, "--age", "it is about all components", *_WISHES)
+    if arguments.age or arguments.newer:
+        first = "--newer" if arguments.newer else "--age"
+        refuse_beside(arguments, first, "it is about all components", *_WISHES)
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
     if name == "variants" and (request.driver is None or arguments.facts):
         request = _of_host(request, arguments)
     conclusion = ""
     beside: dict[str, list[str]] = {}
-    if arguments.age:
-        name, rows = "age", ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date())
+    if arguments.age or arguments.newer:
+        name = "newer" if arguments.newer else "age"
+        rows = ages(matrix, dt.datetime.now(tz=dt.timezone.utc).date(), newer=arguments.newer)
     elif name:
         from gpusetup.resolve.tables import table_rows
 
@@ -185,9 +188,29 @@ def _short(name: str, row: dict[str, Any]) -> str:
 _RELEASED = ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
 
 
-def ages(matrix: Matrix, today: dt.date) -> list[dict[str, Any]]:
-    """Return a row for each component: it lacks everything published since its sources were read."""
-    return [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+def ages(matrix: Matrix, today: dt.date, *, newer: bool = False) -> list[dict[str, Any]]:
+    """Return a row for each component: it lacks everything published since its sources were read.
+
+    With `newer`, ask the publishers: a row also has the newest release, and for how many days the matrix lacks one.
+    """
+    rows = [_row(name, file, releases, today) for name, file, releases in _components(matrix)]
+    return _compared(rows, today) if newer else rows
+
+
+def _compared(rows: list[dict[str, Any]], today: dt.date) -> list[dict[str, Any]]:
+    from gpusetup.cli.newer import published_of
+
+    lists = published_of(row["component"] for row in rows)
+    for row in rows:
+        listed = lists[row["component"]]
+        if isinstance(listed, str):
+            row |= {"publisher": "not reached", "behind": None}
+            continue
+        lacking = [release for release in listed if release.version > parsed(row["newest"])]
+        first = min((release.date for release in lacking if release.date), default="")
+        behind = (today - dt.date.fromisoformat(first)).days if first else 0 if not lacking else None
+        row |= {"publisher": str(lacking[-1].version) if lacking else row["newest"], "behind": behind}
+    return rows
 
 
 def _components(matrix: Matrix) -> Iterator[tuple[str, MatrixFile, Any]]:

@@ -203,6 +203,15 @@ def add_vulnerable(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_newer(parser: argparse.ArgumentParser) -> None:
+    """Add `--newer`."""
+    parser.add_argument(
+        "--newer",
+        action="store_true",
+        help="ask PyPI and NVIDIA's list of drivers about releases newer than the matrix",
+    )
+
+
 def add_inventory(parser: argparse.ArgumentParser, without: str = "this machine") -> argparse.Action:
     """Add INVENTORY and the options that Ansible needs to reach its hosts; `without` is what stands for one."""
     add_reach(parser)

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpusetup.cli.options import add_output, add_request, add_requirements, not_together
+from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, not_together
 from gpusetup.cli.output import answer, csv_text, json_text, markdown_table, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of, take_project
 from gpusetup.errors import Exit, NoStackError, PreflightError, gravest
@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_requirements(parser)
     add_request(parser)
+    add_newer(parser)
     parser.add_argument("--lock", metavar="FILE", help="also write a lock for plan and apply")
     parser.add_argument(
         "--install", choices=WAYS, metavar="WAY", help=f"print only the lines that install the stack: {', '.join(WAYS)}"
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Resolve and print."""
-    from gpusetup.resolve.api import resolve
+    from gpusetup.cli.newer import resolve
 
     matrix = load_matrix()
     take_project(arguments, matrix)
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise not_together("--lock", "--from", "a lock is of one stack, and facts may need several")
     if arguments.facts is not None:
         return _run_classes(arguments, matrix)
-    resolution = resolve(request_of(arguments, matrix), matrix)
+    resolution = resolve(request_of(arguments, matrix), matrix, newer=arguments.newer)
     age = age_warning(matrix)
     if arguments.lock is not None:
         from gpusetup.cli.lock import write_lock
@@ -172,11 +173,11 @@ def _reasons_text(resolution: Resolution) -> str:
 
 def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     """Resolve once per class of identical hosts; a class without a stack does not stop the others."""
+    from gpusetup.cli.newer import resolve
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
     from gpusetup.model.answers import StackClasses
     from gpusetup.plan.preflight import NO_GPU, foreign_driver
-    from gpusetup.resolve.api import resolve
 
     facts = read_facts(Path(arguments.facts))
     wishes = request_of(arguments, matrix)
@@ -197,7 +198,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
             texts.append(f"{shown}\n  {NO_GPU}\n")
             continue
         try:
-            resolution = resolve(about_host(host, wishes, matrix), matrix)
+            resolution = resolve(about_host(host, wishes, matrix), matrix, newer=arguments.newer)
         except NoStackError as misfit:
             codes.append(misfit.exit)
             classes[digest] = {"hosts": list(names), **misfit.to_document()}

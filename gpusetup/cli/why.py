@@ -10,7 +10,7 @@ import argparse
 import msgspec
 from msgspec.structs import replace
 
-from gpusetup.cli.options import add_output, add_request
+from gpusetup.cli.options import add_newer, add_output, add_request
 from gpusetup.cli.output import answer, warn, wrapped
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import BadInputError, Exit, NoStackError
@@ -100,6 +100,7 @@ def _chosen_text(resolution: Resolution, component: str) -> str:
 def add_why_not_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_subject(parser, "NAME=VERSION")
+    add_newer(parser)
 
 
 def run_why_not(arguments: argparse.Namespace) -> Exit:
@@ -109,14 +110,14 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
       gpusetup why-not cuda=13.1 --gpu v100
       gpusetup why-not torch=2.6.0 --gpu 'rtx 5090'
     """
-    from gpusetup.resolve.api import resolve
+    from gpusetup.cli.newer import resolve
 
     matrix = load_matrix()
     wish = split_subject(arguments)
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     try:
-        resolution = resolve(replace(request, requirements=(*others, wish)), matrix)
+        resolution = resolve(replace(request, requirements=(*others, wish)), matrix, newer=arguments.newer)
         if not (wish.specifier or wish.variant):
             chosen = resolution.stack.part(wish.component)
             version = f"=={getattr(chosen, 'version', None) or str(chosen.requires).partition(',')[0].lstrip('>=~')}"

@@ -13,6 +13,7 @@ from gpusetup.model.stack import Resolution
 from gpusetup.resolve.answer import WEAKEST_LAST, stack_of, warnings_about
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import parsed
+from gpusetup.resolve.naming import last_before, published_versions
 from gpusetup.resolve.policy import KEYS
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict, reasons
@@ -148,6 +149,20 @@ def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
         told = conflict(alone, minimal_conflict(alone.problem()))
         text = f"the newest {wish.component} is {newest}, and no older one fits either"
         yield [item | {"text": text} if item["text"].startswith(f"{named} was asked for") else item for item in told]
+
+
+def beyond(request: Request, matrix: Matrix) -> list[tuple[Requirement, str]]:
+    """Return the requirements that only a release newer than the matrix could meet, with the newest known release."""
+    space = build(matrix, request)
+    found = []
+    for wish in request.requirements:
+        bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
+        if bounds and wish.component != "python":
+            known = published_versions(space, wish.component)
+            met = any(parsed(version) in SpecifierSet(wish.specifier) for version in known)
+            last = "" if met else last_before(known, wish.component, bounds)
+            found += [(wish, last)] if last else []
+    return found
 
 
 def fits(request: Request, matrix: Matrix) -> bool:

@@ -1,0 +1,144 @@
+"""`--newer`: releases that the matrix does not know yet, asked of an index and of NVIDIA's list as they answer."""
+
+import json
+from unittest.mock import Mock
+
+import pytest
+
+from gpusetup.bootstrap import web
+from gpusetup.bootstrap.web import Unfetched
+from gpusetup.cli import newer
+from tests.cli.test_lookup_commands import HOSTS, document
+
+FILES = {
+    "nvidia-cudnn-cu13": [
+        ("nvidia_cudnn_cu13-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl", "2026-10-20T10:00:00Z", False),
+        ("nvidia_cudnn_cu13-9.99.1.4-py3-none-manylinux_2_27_x86_64.whl", "2026-11-06T21:49:26Z", False),
+        ("nvidia_cudnn_cu13-9.99.1.4-py3-none-win_amd64.whl", "2026-11-07T21:49:26Z", False),
+        ("nvidia_cudnn_cu13-9.99.2.1-py3-none-manylinux_2_27_x86_64.whl", "2026-11-08T21:49:26Z", "broken"),
+        ("nvidia_cudnn_cu13-9.99.3.0.dev7-py3-none-manylinux_2_27_x86_64.whl", "2026-11-09T21:49:26Z", False),
+        ("nvidia_cudnn_cu13-9.99.egg", "2026-11-09T21:49:26Z", False),
+    ],
+    "nvidia-cudnn-cu12": [],
+    "torch": [("torch-99.0.0-cp312-cp312-manylinux_2_28_x86_64.whl", "2026-11-20T00:00:00Z", False)],
+}
+DRIVERS = {"999": {"type": "new feature branch", "driver_info": [{"release_version": "999.10", "release_date": ""}]}}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Publishers that answer as PyPI and NVIDIA do; what was asked of them."""
+    found: list[str] = []
+
+    def fetch(url, *, accept, **_):
+        found.append(url)
+        if url == newer._DRIVERS:
+            return json.dumps(DRIVERS).encode()
+        assert accept == "application/vnd.pypi.simple.v1+json"
+        name = url.rstrip("/").rpartition("/")[2]
+        if name not in FILES:
+            raise Unfetched(f"404 Not Found for {url}")
+        files = [{"filename": file, "upload-time": day, "yanked": yanked} for file, day, yanked in FILES[name]]
+        return json.dumps({"meta": {"api-version": "1.1"}, "files": files}).encode()
+
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setattr(web, "fetch", fetch)
+    return found
+
+
+def test_nobody_is_asked_without_the_option_and_the_answer_names_it(asked):
+    code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100")
+    assert (code, asked) == (4, [])
+    assert "ask its publisher: the same command with --newer" in told["suggestions"]
+
+
+def test_only_what_no_known_release_meets_is_asked_about(asked):
+    code, _ = document("resolve", "cudnn<99", "torch==99.0.0", "--gpu", "h100", "--newer")
+    assert code == 0
+    assert {url.rstrip("/").rpartition("/")[2] for url in asked} == {"torch"}
+
+
+def test_hosts_are_answered_as_a_request_is(asked, tmp_path):
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(document("facts", "--root", str(HOSTS / "ubuntu24.04-h200-keep/root"))[1]))
+    code, told = document("resolve", "cudnn==9.99.1.4", "--from", str(path), "--newer")
+    assert (code, len(asked)) == (0, 2)
+    assert "unconfirmed: cudnn 9.99.1.4" in json.dumps(told)
+
+
+def test_the_login_of_an_index_is_in_no_message(monkeypatch):
+    for answer in (b"<html>", Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")):
+        monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret-word@index.example/simple")
+        monkeypatch.setattr(web, "fetch", Mock(side_effect=[answer]))
+        _, told = document("resolve", "torch==99.0.0", "--newer")
+        assert "index.example" in told["suggestions"][-1]
+        assert "secret-word" not in json.dumps(told)
+
+
+def test_a_release_that_only_its_publisher_knows_is_answered_for_the_nearest_and_marked(asked):
+    code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100", "--newer")
+    known, _ = document("resolve", "cudnn", "--gpu", "h100")
+    assert (code, known) == (0, 0)
+    assert len(asked) == 2
+    marked = next(text for text in told["warnings"] if text.startswith("unconfirmed: "))
+    assert "cudnn 9.99.1.4 of 2026-11-06 (nvidia-cudnn-cu13 on the package index)" in marked
+    assert told["stack"]["cudnn"]["version"] in marked
+    code, told = document("why-not", "cudnn==9.99.1.4", "--newer")
+    assert (code, told["forbidden"]) == (0, False)
+    assert told["warnings"][0].startswith("unconfirmed: ")
+
+
+@pytest.mark.parametrize("version", ["9.99.2.1", "9.99.3.0.dev7", "9.98.0"])
+@pytest.mark.usefixtures("asked")
+def test_what_was_withdrawn_is_a_preview_or_not_there_stays_unknown(version):
+    code, told = document("resolve", f"cudnn=={version}", "--newer")
+    assert code == 4
+    assert "its newest release is 9.99.1.4 of 2026-11-06" in told["suggestions"][-1]
+
+
+def test_a_driver_is_looked_up_in_the_list_of_nvidia(asked):
+    code, told = document("why-not", "driver==999.10", "--newer")
+    assert (code, asked) == (0, [newer._DRIVERS])
+    assert "driver 999.10 (https://docs.nvidia.com/" in told["warnings"][0]
+
+
+def _down(url, **_):
+    raise Unfetched(f"Max retries exceeded with {url}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (_down, "pypi.org did not answer"),
+        (lambda _, **__: b"<html>log in</html>", "did not answer in JSON"),
+        (lambda _, **__: b"[]", "the publisher does not list"),
+        (lambda _, **__: b'{"files": [1, {"filename": 7}, {}]}', "the publisher does not list"),
+    ],
+)
+def test_a_publisher_that_does_not_answer_leaves_the_answer_of_the_matrix(answer, reason, monkeypatch):
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setattr(web, "fetch", answer)
+    code, told = document("resolve", "cudnn==9.99.1.4", "--newer")
+    assert code == 4
+    assert reason in told["suggestions"][-1]
+    assert "does not know cudnn==9.99.1.4" in told["conflict"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"[]", b"{}", b'{"580": 1}', b'{"580": {"driver_info": [{"release_version": "x"}]}}']
+)
+def test_what_is_not_the_list_of_drivers_is_no_answer(content, monkeypatch):
+    monkeypatch.setattr(web, "fetch", lambda _, **__: content)
+    assert document("resolve", "driver==999.10", "--newer")[0] == 4
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_table_tells_each_component_how_far_behind_the_matrix_is():
+    code, told = document("matrix", "--newer")
+    rows = {row["component"]: row for row in told["rows"]}
+    assert code == 0
+    assert rows["cudnn"]["publisher"] == "9.99.1.4"
+    assert rows["cudnn"]["behind"] >= 0
+    assert (rows["cupy"]["publisher"], rows["cupy"]["behind"]) == ("not reached", None)
+    assert (rows["driver"]["publisher"], rows["driver"]["behind"]) == ("999.10", None)
+    assert document("matrix", "torch", "--newer")[0] == 3
