@@ -21,9 +21,7 @@ from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import from_items
 
 SCHEMA = "gpusetup/baseline/1"
-_PROGRAMS = ("runs/s", "tokens/s")
-"""Rates of programs, which depend on Python and the processor, too."""
-MORE_IS_BETTER = ("GB/s", "TFLOP/s", *_PROGRAMS)
+MORE_IS_BETTER = ("GB/s", "TFLOP/s")
 LESS_IS_BETTER = ("µs",)
 
 
@@ -133,8 +131,6 @@ def _item(item: Item, kept: Kept | None, unit: str) -> Item:
     before, date = kept.value, kept.date
     share = figure / before if unit in MORE_IS_BETTER else before / max(figure, 1e-9)
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
-    if unit in _PROGRAMS:
-        warn, fail = setting("baseline_program_warn"), setting("baseline_program_fail")
     if unit in LESS_IS_BETTER:  # latencies vary: a warning at most, and later
         warn, fail = fail, 0.0
     if share >= warn and item.verdict != "skip":

@@ -47,7 +47,7 @@ def _failed(results):
 
 
 def _of_a_package(name):
-    return name.startswith(("package.", "rate."))
+    return name.startswith("package.")
 
 
 def _seconds_of_packages(results):

@@ -10,14 +10,13 @@ from gpusetup.cli.main import main
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Item, Result
 from gpusetup.recovery.table import catalogue
-from gpusetup.report.verification import host_report
 from gpusetup.verify import baseline, expected
-from gpusetup.verify.baseline import Baseline, Kept, compare, completed, floors, load, record, strict
+from gpusetup.verify.baseline import Kept, compare, completed, floors, load, record, strict
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import checks, judge
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.verify.verify_documents import ASKED, FIXTURES, broken, captured, found_at, places, put, results
+from tests.unit.verify.verify_documents import FIXTURES, broken, captured, found_at, places, put, results
 
 NVLINK = 18 * 26.562
 H200 = {
@@ -167,7 +166,7 @@ def _verdict(results, name):
     return next(result for result in results if result.id == name)
 
 
-STREAM, TRITON = "sections/launch/0/rows/*/stream_us", "sections/packages/triton/gpus/0/operations/0/rate/*"
+STREAM = "sections/launch/0/rows/*/stream_us"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,6 @@ STREAM, TRITON = "sections/launch/0/rows/*/stream_us", "sections/packages/triton
     [
         (FULL, "memory.copy", "sections/memory/0/copy/*", {0.97: "pass", 0.93: "warn", 0.83: "fail"}),
         (FULL, "launch.latency", STREAM, {2: "warn", 0.5: "pass"}),  # less is better
-        ("h100-x1-packages", "rate.triton", TRITON, {0.9: "pass", 0.7: "warn", 0.4: "fail"}),
     ],
 )
 def test_decay_shows_before_the_floor_is_reached(on, check, place, shares):
@@ -251,20 +249,6 @@ def test_figures_beside_a_job_are_not_kept_and_not_compared(good):
     assert compare(busy, record(good, 1, "2026-11-20")) == busy
     assert {one.blame for one in busy if one.id.startswith(("memory.", "matrix.", "pcie.h"))} == {"job"}
     assert record(busy, 1, "2026-11-20").figures == {}
-
-
-@pytest.mark.parametrize(("wanted", "verdict", "blame"), [(None, "warn", "environment"), (ASKED, "fail", "stack")])
-def test_a_slow_package_that_nobody_asked_for_is_a_warning(wanted, verdict, blame):
-    document = captured("h200-x1-full")
-    operation = {"name": "product", "ran_on": "cuda:0", "error": 0.0, "limit": 1.0, "rate": [100.0], "unit": "runs/s"}
-    package = {"version": "1", "devices": 1, "gpus": [{"index": "0", "operations": [operation]}]}
-    document["sections"]["packages"] = {"torchvision": package}
-    own = record(judge(Machine(document)), 1, "2026-11-20")
-    operation["rate"] = [10.0]
-    report = host_report("a", Machine(document, wanted), Baseline(hosts={"a": own}))
-    found = _verdict(report.results, "rate.torchvision")
-    assert (found.verdict, found.blame) == (verdict, blame)
-    assert "90 % worse" in found.text
 
 
 def test_a_figure_below_its_floor_fails_and_the_others_stay():

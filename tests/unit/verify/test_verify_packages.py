@@ -66,11 +66,10 @@ def test_the_test_of_a_package_is_there(smoke):
     assert smoke.function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_what_computed_right_on_an_h100_passes_and_its_rates_are_told():
+def test_what_computed_right_on_an_h100_passes():
     found = results(captured(H100), ASKED)
     assert {name: found[f"package.{name}"].verdict for name in RAN} == dict.fromkeys(RAN, "pass")
-    rate, vllm = found["rate.onnxruntime-gpu"], found["package.vllm"]
-    assert (rate.verdict, rate.unit, rate.items[0].measured > 1000) == ("skip", "runs/s", True)
+    vllm = found["package.vllm"]
     assert (vllm.verdict, "No module named 'vllm'" in vllm.text) == ("fail", True)  # only its record was there
 
 
@@ -93,9 +92,7 @@ def test_an_engine_that_chose_other_tokens_than_the_best_fails():
     answer = _kept("vllm")
     assert "32 tokens is off by 0.33" in results(_with("vllm", answer))["package.vllm"].text
     answer["gpus"][0]["operations"][0]["error"] = 0.01
-    found = results(_with("vllm", answer))
-    assert found["package.vllm"].verdict == "pass"
-    assert (found["rate.vllm"].unit, found["rate.vllm"].items[0].measured) == ("tokens/s", 2065.19)
+    assert results(_with("vllm", answer))["package.vllm"].verdict == "pass"
 
 
 def test_a_library_that_the_environment_lacks_is_named_and_a_step_that_was_built_at_first_use_passes():
@@ -104,12 +101,12 @@ def test_a_library_that_the_environment_lacks_is_named_and_a_step_that_was_built
     assert "Library libcublas.so.12 is not found" in found.text
     assert "install the wheel that brings it" in found.text
     found = results(_with("deepspeed", _kept("deepspeed")))
-    assert (found["package.deepspeed"].verdict, found["rate.deepspeed"].items[0].measured) == ("pass", 40182.91)
+    assert found["package.deepspeed"].verdict == "pass"
 
 
 def test_a_package_that_is_neither_there_nor_wanted_is_not_listed():
     document = captured("h200-x1-full")
-    assert not [name for name in results(document) if name.startswith(("package.", "rate."))]
+    assert not [name for name in results(document) if name.startswith("package.")]
     found = results(document, _stack(vllm="0.33.0"))
     assert (found["package.vllm"].verdict, "package.sglang" in found) == ("fail", False)
     assert "is not installed in this Python; `gpusetup apply`" in found["package.vllm"].text
@@ -239,7 +236,7 @@ class _Member:
 
 
 ANSWER = (
-    'echo "$2 $3 $CUDA_VISIBLE_DEVICES" >> "$0.log"; '
+    'echo "$2 $CUDA_VISIBLE_DEVICES" >> "$0.log"; '
     'echo "{\\"devices\\": 1, \\"gpus\\": [{\\"index\\": 0, \\"operations\\": []}]}"'
 )
 
@@ -265,15 +262,15 @@ def test_installed_packages_and_wanted_ones_are_tried_and_engines_come_last(trie
     smokes, answers, ran = tried(names, [_Member(3)], {"level": "smoke", "components": ["peft", "torch"]})
     assert smokes == ["torchvision", "peft", "tensorrt", "vllm"]
     assert {name: answer["gpus"][0]["index"] for name, answer in answers.items()} == dict.fromkeys(answers, "3")
-    assert ran[-1] == "vllm smoke 3"
-    assert sorted(ran[:3]) == ["peft smoke 3", "tensorrt smoke 3", "torchvision smoke 3"]
+    assert ran[-1] == "vllm 3"
+    assert sorted(ran[:3]) == ["peft 3", "tensorrt 3", "torchvision 3"]
 
 
 def test_an_engine_has_each_gpu_in_a_process_and_leaves_a_busy_one_alone(tried):
     members = [_Member(0), _Member(1, busy=True), _Member(2)]
     _, answers, ran = tried(["vllm"], members, {"level": "full"})
     assert [gpu["index"] for gpu in answers["vllm"]["gpus"]] == ["0", "2"]
-    assert sorted(ran) == ["vllm full 0", "vllm full 2"]
+    assert sorted(ran) == ["vllm 0", "vllm 2"]
     _, answers, _ = tried(["vllm"], [_Member(0, busy=True)], {})
     assert answers == {"vllm": {"skipped": "another job uses every GPU"}}
 

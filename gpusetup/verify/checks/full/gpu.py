@@ -4,7 +4,6 @@ from typing import Any
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.verify import answers
-from gpusetup.verify.checks.smoke import python
 from gpusetup.verify.expected import matrix_rate, memory, setting
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import Row, check, from_items, table
@@ -161,46 +160,3 @@ def launch_latency(machine: Machine) -> Finding:
 def _launch(subject: str, row: dict[str, Any]) -> Item:
     text = f"{row['stream_us']:.2f} µs by stream, {row['graph_us']:.2f} µs in a graph, {row['ratio']:.2f}x"
     return Item(f"{subject}, kernel of {row['graph_us']:.1f} µs", "pass", text)
-
-
-def package_rates(machine: Machine, package: str) -> Finding:
-    """How fast a package's small operation is here.
-
-    The operation of the check at level `smoke`, repeated for a while, two passes, the better one. There is no theory
-    for it: the figure is compared with this host's own first good run (`--baseline FILE`). It includes Python's part,
-    so it varies more than a bandwidth and has wider limits.
-
-    To do: look whether something else uses the processor or the GPU; compare the clocks (gpu.throttle, matrix.*).
-    After a change of the release, keep a new good run with `--update-baseline`.
-    """
-    answer = python.answer_of(machine, package) or {}
-    items: list[Item] = []
-    unit = ""
-    for gpu in answer.get("gpus") or []:
-        for operation in gpu.get("operations") or []:
-            if operation.get("rate"):
-                unit = str(operation.get("unit"))
-                busy = machine.beside_job(gpu.get("index"))
-                subject = f"GPU {gpu.get('index')} {operation['name']}"
-                items.append(answers.bounded(subject, operation["rate"], None, unit, gentle=busy))
-    if not items:
-        return Finding("skip", f"not measured (see package.{package})")
-    told = ", ".join(f"{item.subject}: {item.measured:.4g} {unit}" for item in items)
-    return from_items(items, told, unit=unit)
-
-
-table(
-    package_rates,
-    tuple(
-        Row(
-            f"rate.{smoke.package}",
-            f"{smoke.title} is as fast as in its first good run",
-            f"{smoke.title}: {smoke.does}.",
-            smoke.package,
-        )
-        for smoke in python.SMOKES
-    ),
-    needs=("gpu",),
-    applies=python.applies,
-    asked=python.asked,
-)

@@ -1,7 +1,7 @@
 """Test one package on every GPU with small operations, whose expected results are computed in another way.
 
-Runs as its own process in the package's environment: `python package_smoke.py NAME [smoke|full]`. Prints one JSON
-document. At level `full` each operation is also repeated to measure its rate.
+Runs as its own process in the package's environment: `python package_smoke.py NAME`. Prints one JSON
+document.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterable, Iterator, List
+from typing import Any, Callable, Dict, Iterable, List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
@@ -22,9 +22,6 @@ import package_table
 # Our folder goes last from here on: a library that imports `kernels` must find its own, not ours.
 sys.path[:] = [folder for folder in sys.path if folder != HERE] + [HERE]
 
-PASS_SECONDS = 0.6
-"""Seconds for which an operation is repeated in one pass."""
-
 
 class Trial:
     """An operation and its expected result."""
@@ -34,12 +31,6 @@ class Trial:
         self.where: Callable[[Any], str] = how.get("where", device_of)
         """Returns where a result was computed: even a correct result fails if it is not from a GPU."""
         self.distance: Callable[[Any, Any], float] = how.get("distance", relative_error)
-        self.settle: Callable[[], Any] = how.get("settle", lambda: None)
-        """Waits for the GPU, if operations return before they are done."""
-        self.amount: float = how.get("amount", 1.0)
-        """The work of one run, in the rate's unit."""
-        self.unit: str = how.get("unit", "runs/s")
-        self.passes: float = how.get("passes", PASS_SECONDS)
         self.note: str = how.get("note", "")
 
 
@@ -70,12 +61,12 @@ def plain(value: Any) -> Any:
     return value.copy_to_host() if hasattr(value, "copy_to_host") else value  # Numba
 
 
-def try_all(trials: Iterable[Trial], full: bool) -> Dict[str, Any]:
+def try_all(trials: Iterable[Trial]) -> Dict[str, Any]:
     """Run trials one after the other up to the first failure; keep the results before it."""
     found: Dict[str, Any] = {"operations": []}
     operations: List[Dict[str, Any]] = found["operations"]
     try:
-        operations.extend(_one(trial, full) for trial in trials)
+        operations.extend(_one(trial) for trial in trials)
     except Exception as failure:
         found["error"] = f"{type(failure).__name__}: {str(failure)[:1500]}"
         found["kind"] = kind_of(failure)
@@ -83,7 +74,7 @@ def try_all(trials: Iterable[Trial], full: bool) -> Dict[str, Any]:
     return found
 
 
-def _one(trial: Trial, full: bool) -> Dict[str, Any]:
+def _one(trial: Trial) -> Dict[str, Any]:
     started = time.monotonic()
     got = trial.run()
     error = trial.distance(got, trial.wanted)
@@ -96,24 +87,7 @@ def _one(trial: Trial, full: bool) -> Dict[str, Any]:
     }
     if trial.note:
         operation["note"] = trial.note
-    if full:
-        operation.update(rate=list(_rates(trial)), unit=trial.unit)
     return operation
-
-
-def _rates(trial: Trial) -> Iterator[float]:
-    """Yield the rates of two passes, after one run to warm up."""
-    trial.run()
-    trial.settle()
-    for _ in range(2):
-        runs, started = 0, time.monotonic()
-        while time.monotonic() - started < trial.passes:
-            trial.run()
-            runs += 1
-            if runs % 64 == 0:
-                trial.settle()
-        trial.settle()
-        yield round(trial.amount * runs / (time.monotonic() - started), 2)
 
 
 def kind_of(failure: BaseException) -> str:
@@ -126,7 +100,7 @@ def kind_of(failure: BaseException) -> str:
     return "unknown-release" if ours and unknown else "failed"
 
 
-def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
+def look(smoke: "package_table.Smoke") -> Dict[str, Any]:
     """Import the package, count the GPUs that CUDA shows, run the trials."""
     module = importlib.import_module(smoke.module)
     installed = environment.versions((smoke.package,))
@@ -137,7 +111,7 @@ def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
         answer["why_not"] = why
         return answer
     function = getattr(importlib.import_module(smoke.script), smoke.function)
-    answer["gpus"] = [dict(try_all(function(module, index), full), index=index) for index in range(count)]
+    answer["gpus"] = [dict(try_all(function(module, index)), index=index) for index in range(count)]
     return answer
 
 
@@ -145,12 +119,11 @@ def main() -> None:
     smoke = package_table.find(sys.argv[1])
     if smoke is None:
         sys.exit(f"no test for {sys.argv[1]}")
-    full = sys.argv[2:3] == ["full"]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # keep libraries' output out of the answer
     started = time.monotonic()
     try:
-        answer = look(smoke, full)
+        answer = look(smoke)
     except ImportError as failure:
         answer = {"error": "import", "message": str(failure)[:1000]}
     except Exception as failure:

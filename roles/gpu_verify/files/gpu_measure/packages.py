@@ -31,7 +31,6 @@ class Packages:
 
     def __init__(self, python: str, request: Dict[str, Any], scratch: str, members: "Sequence[Member]") -> None:
         self._python, self._scratch, self._members = python, scratch, members
-        self._full = request.get("level") in ("full", "stress")
         self._cuda_home = request.get("cuda_home") or ""
         wanted = {environment.plain_name(name) for name in request.get("components") or []}
         self.smokes = to_try(installed(python) | wanted) if python and members else []
@@ -97,11 +96,10 @@ class Packages:
         return merged([found[member.key] for member in members if member.key in found])
 
     def _process(self, smoke: "package_table.Smoke", members: "Sequence[Member]") -> Dict[str, Any]:
-        full = self._full and not any(member.busy for member in members)
-        limit = min(smoke.deadline + (60 if full else 0), max(1.0, self._ends - time.monotonic()))
+        limit = min(smoke.deadline, max(1.0, self._ends - time.monotonic()))
         seen = [member.part["uuid"] if member.part else str(member.gpu["index"]) for member in members]
         script = os.path.join(HERE, "package_smoke.py")
-        argv = [self._python, script, smoke.package, "full" if full else "smoke"]
+        argv = [self._python, script, smoke.package]
         extra = surroundings(self._python, self._scratch, self._cuda_home, dict(os.environ))
         extra["CUDA_VISIBLE_DEVICES"] = ",".join(seen)
         answer = frameworks.last_json(child.run(argv, limit, cwd=self._scratch, extra=extra))

@@ -54,9 +54,6 @@ class Model:
             SHARE,
             where=where,
             distance=lambda got, _wanted: self.off(got),
-            amount=TOKENS * PROMPTS,
-            unit="tokens/s",
-            passes=4.0,
             note=note,
         )
 

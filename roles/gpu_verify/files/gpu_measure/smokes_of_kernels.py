@@ -3,7 +3,7 @@
 from typing import Any, Iterator, Tuple
 
 from package_smoke import Trial
-from smokes_of_torch import TF32, generator, waits
+from smokes_of_torch import TF32, generator
 
 HALF = 5e-3
 """Relative error of sums in half precision."""
@@ -28,7 +28,7 @@ def xformers(_library: Any, index: int) -> Iterator[Trial]:
     import xformers.ops
     from xformers import _cpp_lib as inside
 
-    settle = waits(torch, index)
+    torch.cuda.set_device(index)
     why = getattr(inside, "_cpp_library_load_exception", None)
     if why is not None:  # xFormers only warned, and would later report that no kernel fits
         raise OSError(f"its compiled part was not loaded: {' '.join(str(why).split())}")
@@ -38,7 +38,6 @@ def xformers(_library: Any, index: int) -> Iterator[Trial]:
         lambda: xformers.ops.memory_efficient_attention(q[None], k[None], v[None]),
         free[None],
         HALF,
-        settle=settle,
     )
 
 
@@ -46,14 +45,13 @@ def flash_attn(library: Any, index: int) -> Iterator[Trial]:
     """Run attention with a causal mask."""
     import torch
 
-    settle = waits(torch, index)
+    torch.cuda.set_device(index)
     q, k, v, _, masked = heads(torch, index)
     yield Trial(
         "causal-attention",
         lambda: library.flash_attn_func(q[None], k[None], v[None], causal=True),
         masked[None],
         HALF,
-        settle=settle,
     )
 
 
@@ -61,14 +59,13 @@ def flashinfer(library: Any, index: int) -> Iterator[Trial]:
     """Run a prefill with grouped heads; the kernel is compiled here unless a package of prebuilt ones is installed."""
     import torch
 
-    settle = waits(torch, index)
+    torch.cuda.set_device(index)
     q, k, v, _, masked = heads(torch, index, queries=8, keys=2)
     yield Trial(
         "causal-prefill",
         lambda: library.single_prefill_with_kv_cache(q, k, v, causal=True),
         masked,
         HALF,
-        settle=settle,
     )
 
 
@@ -76,7 +73,8 @@ def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
     """Run layers with weights in eight and four bits."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     weight = torch.randn(256, 512, generator=numbers).half()
     data = torch.randn(64, 512, generator=numbers).half()
     exact, put = data.double() @ weight.double().T, data.to(f"cuda:{index}")
@@ -91,7 +89,7 @@ def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
             with torch.no_grad():
                 return there(put)
 
-        yield Trial(name, forward, exact, limit, settle=settle)
+        yield Trial(name, forward, exact, limit)
 
 
 def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
@@ -99,15 +97,16 @@ def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     import transformer_engine.pytorch as engine
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     data = torch.randn(64, 256, generator=numbers)
     put = data.to(f"cuda:{index}")
     layer = engine.Linear(256, 128, bias=True, device=f"cuda:{index}")
     weight, bias = (part.detach().double().cpu() for part in (layer.weight, layer.bias))
-    yield Trial("linear", lambda: layer(put), data.double() @ weight.T + bias, TF32, settle=settle)
+    yield Trial("linear", lambda: layer(put), data.double() @ weight.T + bias, TF32)
     norm = engine.RMSNorm(256, eps=1e-5, device=f"cuda:{index}")
     exact = data.double() / (data.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
-    yield Trial("rms-norm", lambda: norm(put), exact, 1e-4, settle=settle)
+    yield Trial("rms-norm", lambda: norm(put), exact, 1e-4)
 
 
 def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
@@ -115,7 +114,8 @@ def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     u, delta = (torch.randn(1, 16, 64, generator=numbers) for _ in range(2))
     a = -torch.rand(16, 8, generator=numbers)
     b, c = (torch.randn(1, 8, 64, generator=numbers) for _ in range(2))
@@ -131,7 +131,6 @@ def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
         lambda: selective_scan_fn(*there, delta_softplus=True),
         torch.stack(outputs, -1),
         1e-4,
-        settle=settle,
     )
 
 
@@ -139,9 +138,10 @@ def causal_conv1d(library: Any, index: int) -> Iterator[Trial]:
     """Run a causal convolution."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     data, weight = torch.randn(2, 64, 128, generator=numbers), torch.randn(64, 4, generator=numbers)
     padded = torch.nn.functional.pad(data.double(), (3, 0))
     exact = sum(padded[:, :, tap : tap + 128] * weight.double()[None, :, tap, None] for tap in range(4))
     put, taps = data.to(f"cuda:{index}"), weight.to(f"cuda:{index}")
-    yield Trial("causal-convolution", lambda: library.causal_conv1d_fn(put, taps), exact, 1e-4, settle=settle)
+    yield Trial("causal-convolution", lambda: library.causal_conv1d_fn(put, taps), exact, 1e-4)

@@ -183,8 +183,6 @@ def ctranslate2(library: Any, index: int) -> Iterator[Trial]:
         distance=lambda got, wanted: float(
             numpy.linalg.norm(numpy.asarray(got.to_device(library.Device.cpu)) - wanted) / numpy.linalg.norm(wanted)
         ),
-        amount=48,
-        unit="tokens/s",
     )
 
 

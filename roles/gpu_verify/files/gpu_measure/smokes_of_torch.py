@@ -1,7 +1,7 @@
 """Trials of packages based on torch: its companions, model loaders, quantisation, fused optimisers."""
 
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 from package_smoke import Trial
 
@@ -14,17 +14,12 @@ def generator(torch: Any) -> Any:
     return torch.Generator().manual_seed(int(time.time() * 1000) % 2**31)
 
 
-def waits(torch: Any, index: int) -> Callable[[], Any]:
-    """Make this GPU the current one, and return the function that waits for it."""
-    torch.cuda.set_device(index)
-    return lambda: torch.cuda.synchronize(index)
-
-
 def torchvision(vision: Any, index: int) -> Iterator[Trial]:
     """Run operators of torchvision's compiled library, whose build must match torch's."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     corners = torch.randint(0, 400, (300, 2), generator=numbers).float()
     boxes = torch.cat([corners, corners + torch.randint(8, 90, (300, 2), generator=numbers).float()], 1)
     scores = torch.randperm(300, generator=numbers).float()
@@ -35,7 +30,6 @@ def torchvision(vision: Any, index: int) -> Iterator[Trial]:
         vision.ops.nms(boxes, scores, 0.5),
         0.0,
         distance=lambda got, wanted: 0.0 if got.cpu().tolist() == wanted.tolist() else 1.0,
-        settle=settle,
     )
     picture = torch.randn(1, 8, 64, 64, generator=numbers)
     regions = torch.tensor([[0.0, 3.0, 5.0, 40.0, 47.0], [0.0, 10.0, 2.0, 60.0, 33.0]])
@@ -45,7 +39,6 @@ def torchvision(vision: Any, index: int) -> Iterator[Trial]:
         lambda: vision.ops.roi_align(put, at, (7, 7)),
         vision.ops.roi_align(picture, regions, (7, 7)),
         1e-5,
-        settle=settle,
     )
 
 
@@ -54,7 +47,8 @@ def torchaudio(audio: Any, index: int) -> Iterator[Trial]:
     import numpy
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     wave = torch.randn(1, 16000, generator=numbers)
     there, window = wave.to(f"cuda:{index}"), torch.hann_window(400, device=f"cuda:{index}")
     signal = wave[0].double().numpy()
@@ -66,14 +60,12 @@ def torchaudio(audio: Any, index: int) -> Iterator[Trial]:
         lambda: audio.functional.spectrogram(there, 0, window, 400, 160, 400, 2.0, False, center=False),
         power.T[None],
         1e-4,
-        settle=settle,
     )
     yield Trial(
         "resample",
         lambda: audio.functional.resample(there, 16000, 8000),
         audio.functional.resample(wave, 16000, 8000),
         TF32,
-        settle=settle,
     )
 
 
@@ -102,7 +94,7 @@ def transformers(library: Any, index: int) -> Iterator[Trial]:
 
     import torch
 
-    settle = waits(torch, index)
+    torch.cuda.set_device(index)
     model = tiny_llama(library, torch)
     words = torch.randint(3, 512, (2, 64), generator=generator(torch))
     with torch.no_grad():
@@ -113,7 +105,7 @@ def transformers(library: Any, index: int) -> Iterator[Trial]:
         with torch.no_grad():
             return there(put).logits
 
-    yield Trial("forward", forward, wanted, 2e-2, settle=settle, amount=words.numel(), unit="tokens/s")
+    yield Trial("forward", forward, wanted, 2e-2)
 
 
 def accelerate(library: Any, index: int) -> Iterator[Trial]:
@@ -122,7 +114,8 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
 
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
     data = torch.randn(32, 128, generator=numbers)
     with torch.no_grad():
@@ -133,16 +126,15 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
         with torch.no_grad():
             return placed(data)  # on the CPU: accelerate's hooks move it to the layers
 
-    yield Trial(
-        "dispatch", forward, wanted, TF32, where=lambda _got: str(next(placed.parameters()).device), settle=settle
-    )
+    yield Trial("dispatch", forward, wanted, TF32, where=lambda _got: str(next(placed.parameters()).device))
 
 
 def peft(library: Any, index: int) -> Iterator[Trial]:
     """Run an adapter with non-zero weights, as after training."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     base = torch.nn.Sequential(torch.nn.Linear(128, 96, bias=False))
     adapted = library.get_peft_model(
         base, library.LoraConfig(r=8, lora_alpha=16, target_modules=["0"], lora_dropout=0.0)
@@ -156,7 +148,7 @@ def peft(library: Any, index: int) -> Iterator[Trial]:
     data = torch.randn(32, 128, generator=numbers)
     exact = data.double() @ (plain + 16 / 8 * up.double() @ down.double()).T
     there, put = adapted.to(f"cuda:{index}"), data.to(f"cuda:{index}")
-    yield Trial("lora", lambda: there(put), exact, TF32, settle=settle)
+    yield Trial("lora", lambda: there(put), exact, TF32)
 
 
 def torchao(_library: Any, index: int) -> Iterator[Trial]:
@@ -164,7 +156,8 @@ def torchao(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     layer = torch.nn.Linear(512, 256, bias=False, dtype=torch.bfloat16)
     layer.weight.data.copy_(torch.randn(256, 512, generator=numbers))
     data = torch.randn(64, 512, generator=numbers).bfloat16()
@@ -176,34 +169,34 @@ def torchao(_library: Any, index: int) -> Iterator[Trial]:
         with torch.no_grad():
             return there(put)
 
-    yield Trial("int8-weights", forward, exact, 3e-2, settle=settle)
+    yield Trial("int8-weights", forward, exact, 3e-2)
 
 
 def fbgemm_gpu(_library: Any, index: int) -> Iterator[Trial]:
     """Run a sparse operator that FBGEMM registers with torch."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     lengths = torch.randint(0, 20, (4097,), generator=numbers)
     there = lengths.to(f"cuda:{index}")
     wanted = lengths.cumsum(0)
-    yield Trial(
-        "cumulative-sum", lambda: torch.ops.fbgemm.asynchronous_inclusive_cumsum(there), wanted, 0.0, settle=settle
-    )
+    yield Trial("cumulative-sum", lambda: torch.ops.fbgemm.asynchronous_inclusive_cumsum(there), wanted, 0.0)
 
 
 def torch_tensorrt(library: Any, index: int) -> Iterator[Trial]:
     """Run a layer compiled to a TensorRT engine."""
     import torch
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     model = torch.nn.Sequential(torch.nn.Linear(128, 64), torch.nn.ReLU())
     data = torch.randn(16, 128, generator=numbers)
     with torch.no_grad():
         wanted = model.double()(data.double())
     there, put = model.float().eval().to(f"cuda:{index}"), data.to(f"cuda:{index}")
     compiled = library.compile(there, ir="dynamo", inputs=[put], min_block_size=1)
-    yield Trial("compiled-layer", lambda: compiled(put), wanted, TF32, settle=settle)
+    yield Trial("compiled-layer", lambda: compiled(put), wanted, TF32)
 
 
 def deepspeed(_library: Any, index: int) -> Iterator[Trial]:
@@ -211,7 +204,8 @@ def deepspeed(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from deepspeed.ops.adam import FusedAdam
 
-    settle, numbers = waits(torch, index), generator(torch)
+    torch.cuda.set_device(index)
+    numbers = generator(torch)
     start, slope = torch.randn(5000, generator=numbers), torch.randn(5000, generator=numbers)
     own = torch.nn.Parameter(start.double())
     own.grad = slope.double()
@@ -227,4 +221,4 @@ def deepspeed(_library: Any, index: int) -> Iterator[Trial]:
         fused.step()
         return there.detach()
 
-    yield Trial("fused-adam", second, own.detach(), 1e-5, settle=settle)
+    yield Trial("fused-adam", second, own.detach(), 1e-5)
