@@ -180,12 +180,6 @@ def _file_trouble(error: OSError) -> GpuSetupError | None:
     )
 
 
-def _greet() -> Exit:
-    from gpusetup.cli.start import greet
-
-    return greet()
-
-
 def _asked_in_full(argv: list[str]) -> str:
     """Return the format of `--version` with `--verbose` or `--format json`; empty for any other command line."""
     words = [part for word in argv for part in (word.split("=", 1) if word.startswith("--format=") else [word])]
@@ -232,7 +226,7 @@ def main(argv: list[str] | None = None) -> int:
         _complete()
     try:
         try:
-            return _answered(_one_name(_plain_words(argv)))
+            return _answered(_one_name(_plain_words(argv)) or ["--help"])
         finally:  # also on the SystemExit that ends help
             sys.stdout.flush()
     except streams.UnwrittenError as error:
@@ -251,14 +245,14 @@ def _answered(argv: list[str]) -> int:
         if late and argv[0] not in {*COMMANDS, *WITHOUT_OWN, "-h", "--help", "--version"}:
             print(f"gpusetup: the command comes first: gpusetup {late} … {argv[0]}", file=sys.stderr)
             return Exit.COMMAND_LINE
-        if argv and argv[0].startswith("-"):
+        if argv[0].startswith("-"):
             top_parser().parse_args(argv)
             return Exit.DONE
-        if argv and argv[0] in WITHOUT_OWN:
+        if argv[0] in WITHOUT_OWN:
             return _only_first(argv[0], argv[1:])
-        if argv and argv[0] not in COMMANDS:
+        if argv[0] not in COMMANDS:
             return _unknown(argv[0])
-        return int(_run(argv) if argv else _explained(_greet))
+        return int(_run(argv))
     except (BrokenPipeError, streams.UnwrittenError):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug

@@ -1,88 +1,18 @@
-"""The output of `gpusetup` alone and of `gpusetup --version --verbose`."""
+"""The output of `gpusetup --version --verbose`."""
 
 import os
 import platform
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gpusetup import __version__
-from gpusetup.cli.output import write_answer
 from gpusetup.content import content_path
-from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.documents import About, InstallKind, MatrixInForce, Overlay
-from gpusetup.model.facts import Driver, HostFacts
-from gpusetup.model.facts_machine import Gpu
-
-_WIDTH = 80
-_WITH_GPU = (
-    ("gpusetup plan", "what would change here; changes nothing"),
-    ("gpusetup resolve torch --from facts.json", "a stack for hosts, from their facts"),
-    ("gpusetup doctor 'CUDA error: …'", "from an error message to its cause and the fix"),
-)
-_WITHOUT_GPU = (
-    ("gpusetup resolve torch --gpu h100", "one stack, and the lines that install it"),
-    ("gpusetup matrix --driver 550.54", "what runs on a driver"),
-    ("gpusetup doctor 'CUDA error: …'", "from an error message to its cause and the fix"),
-)
-
-
-def greet() -> Exit:
-    """Print the greeting for this machine."""
-    from gpusetup.facts.collect import matrix_lookup, this_machine
-
-    matrix = load_matrix()
-    write_answer(greeting(this_machine(matrix_lookup(matrix), candidates=False), matrix), None)
-    return Exit.DONE
-
-
-def greeting(host: HostFacts, matrix: Matrix) -> str:
-    """Return the greeting for a machine."""
-    lines = [f"gpusetup {__version__}: one proven NVIDIA stack for these hosts", ""]
-    lines += _field("this machine", f"{host.os.name}, {host.arch}; {_gpus(host.gpus)}; {_driver(host.driver)}")
-    if host.gpus:
-        lines += _field("with torch", _stack(host, matrix))
-    lines += ["", "try:", *_examples(_WITH_GPU if host.gpus else _WITHOUT_GPU)]
-    lines += ["", "`gpusetup --help` lists all commands"]
-    return "\n".join(lines) + "\n"
-
-
-def _field(name: str, text: str) -> list[str]:
-    return textwrap.wrap(f"{name + ':':<14}{text}", _WIDTH, subsequent_indent=" " * 14, break_on_hyphens=False)
-
-
-def _examples(examples: Iterable[tuple[str, str]]) -> list[str]:
-    return [line for command, purpose in examples for line in (f"  {command}", f"      {purpose}")]
-
-
-def _gpus(gpus: Sequence[Gpu]) -> str:
-    names = [gpu.name or gpu.pci_id for gpu in gpus]
-    counted = [f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
-    return ", ".join(counted) or "no NVIDIA GPU"
-
-
-def _driver(driver: Driver | None) -> str:
-    return f"driver {driver.version}" if driver is not None and driver.version else "no driver"
-
-
-def _stack(host: HostFacts, matrix: Matrix) -> str:
-    from gpusetup.cli.plan import stack_line
-    from gpusetup.cli.requests import about_host
-    from gpusetup.model.request import Request, Requirement
-    from gpusetup.resolve.api import resolve
-
-    wish = Request(requirements=(Requirement(component="torch"),))
-    try:
-        return stack_line(resolve(about_host(host, wish, matrix), matrix).stack)
-    except NoStackError as error:
-        return " ".join(f"no stack fits: {error.note}".split())
-    except GpuSetupError as error:
-        return error.message
-
 
 _LIBRARIES = ("ansible-core", "jinja2", "msgspec", "packaging", "requests", "rich", "uvicorn")
 _PACKAGED = Path("/usr/lib/gpusetup")

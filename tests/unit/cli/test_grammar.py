@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.cli import grammar, options, start
+from gpusetup.cli import grammar, options
 from gpusetup.cli import main as front
 from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words
 from gpusetup.errors import BadInputError
-from gpusetup.facts.collect import captured, matrix_lookup
-from gpusetup.matrix.load import Matrix
 from tests.property.test_command_line import run as answered
 from tests.stored import stored_rows
 
@@ -73,22 +71,8 @@ def test_quiet_says_nothing_beside_the_answer():
     assert run(*words)[2] == warned, "quiet is for one run"
 
 
-def test_no_words_at_all_answer_for_this_machine():
-    code, out, err = run()
-    assert (code, err) == (0, "")
-    assert "this machine:" in out
-    assert sum(line.startswith("  gpusetup ") for line in out.splitlines()) == 3
-
-
-def test_the_greeting_names_gpus_driver_and_a_stack():
-    shipped = Matrix()
-    host = captured(HOSTS / "ubuntu24.04-h200-keep" / "root", matrix_lookup(shipped))
-    told = " ".join(start.greeting(host, shipped).split())
-    assert "H200" in told
-    assert f"driver {host.driver.version}" in told
-    assert "with torch: driver" in told
-    odd = captured(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root", matrix_lookup(shipped))
-    assert "no stack fits" in start.greeting(odd, shipped)
+def test_no_words_at_all_are_a_request_for_help():
+    assert run() == run("--help")
 
 
 def test_the_help_fits_a_terminal_of_80_columns(monkeypatch):
