@@ -94,6 +94,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.UNREACHABLE if lock.without_hashes else Exit.DONE
 
 
+def write_lock(resolution: Resolution, matrix: Matrix, path: str) -> None:
+    """Write the lock of a resolution to a file."""
+    from gpusetup.plan.lock import lock_of
+
+    output.write_answer(output.json_text(lock_of(resolution, matrix)), path)
+
+
 def load_lock(path: str) -> Lock:
     """Read a lock from a file."""
     from gpusetup.plan.lock import read_lock

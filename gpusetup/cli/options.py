@@ -113,6 +113,7 @@ def check_arguments(arguments: argparse.Namespace, parser: Parser) -> None:
     if getattr(arguments, "answers", False) and arguments.out == "-":
         arguments.out = None  # standard output, as for other programs
     written = {"out", "csv", "html", "observations", "lease_out", "bundle", "textfile"}
+    written |= {"lock"} if arguments.command == "resolve" else set()
     for one in parser.arguments:
         if one.dest in written and (name := getattr(arguments, one.dest)) not in (None, "-"):
             _refuse_unwritable(name, one.option_strings[0], folder=one.metavar == "DIR")

@@ -3,7 +3,7 @@
 examples:
   gpusetup resolve                                   a long-lived driver, its newest CUDA, cuDNN, NCCL and CuPy
   gpusetup resolve 'torch==2.6.*' --gpu v100
-  gpusetup resolve torch cupy --gpu h200 --os ubuntu24.04     `gpusetup lock` keeps the same as a lock
+  gpusetup resolve torch cupy --gpu h200 --os ubuntu24.04 --lock stack.lock.json
   gpusetup resolve torch --gpu h100 --install docker > Dockerfile
   gpusetup resolve --from uv.lock --gpu h100 --driver 570.86.15     do a project's pins fit a machine?
   gpusetup facts inventory.ini --format json --out facts.json && gpusetup resolve --from facts.json
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_requirements(parser)
     add_request(parser)
     add_newer(parser)
+    parser.add_argument("--lock", metavar="FILE", help="also write a lock for plan and apply")
     parser.add_argument(
         "--install", choices=WAYS, metavar="WAY", help=f"print only the lines that install the stack: {', '.join(WAYS)}"
     )
@@ -46,10 +47,16 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.install is not None and (arguments.format != "text" or arguments.facts is not None):
         other = f"--format {arguments.format}" if arguments.format != "text" else "--from"
         raise not_together("--install", other, "it prints lines to copy for one stack; JSON has them all as `install`")
+    if arguments.lock is not None and arguments.facts is not None:
+        raise not_together("--lock", "--from", "a lock is of one stack, and facts may need several")
     if arguments.facts is not None:
         return _run_classes(arguments, matrix)
     resolution = resolve(request_of(arguments, matrix), matrix, newer=arguments.newer)
     age = age_warning(matrix)
+    if arguments.lock is not None:
+        from gpusetup.cli.lock import write_lock
+
+        write_lock(resolution, matrix, arguments.lock)
     if arguments.format == "json":
         document = _document(resolution, matrix)
         if age:
