@@ -2,8 +2,8 @@
 
 With a request it holds driver, CUDA and its libraries, the build tools for kernel modules and the wheels for hosts of
 one release and CPU. Repeat with another --os or --arch to add it, or give an inventory; files that exist are not
-downloaded again. With --controller-only it holds gpusetup and ansible-core as wheels. Serve it from any web server, or
-copy it to the hosts.
+downloaded again. With --controller-only it holds gpusetup and ansible-core as wheels. Serve it from any web server or
+with `gpusetup bundle serve`, or copy it to the hosts.
 
 examples:
   gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --out site
@@ -281,3 +281,29 @@ def _variables(systems: Mapping[str, BundledSystem]) -> list[str]:
         }  # fmt: skip
         lines += [f"# {name}", "gpusetup_source=distro", f"gpusetup_extra_sources={json.dumps([extra])}"]
     return [*lines, "gpusetup_python_links=/srv/bundle/python   # or https://…/python/"]
+
+
+def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the bundle")
+    options.add_server(parser, "0.0.0.0:8080")
+
+
+def run_serve(arguments: argparse.Namespace) -> Exit:
+    """Serve a bundle to hosts: the files of its manifest, and nothing else. Ctrl-C ends it.
+
+    Needs gpusetup[collector]. For hundreds of hosts use a static web server.
+
+    examples:
+      gpusetup bundle serve site
+      gpusetup bundle serve site --listen 10.0.0.5:8443 --certificate site.pem --key site.key
+    """
+    options.check_server()
+    from gpusetup.supply.server import server_of
+
+    place = options.listen_address(arguments.listen)
+    tls = options.tls_of(arguments.certificate, arguments.key)
+    server = server_of(Path(arguments.folder), place, tls, output.say)
+    kind = "https" if tls else "http"
+    output.say(f"serving {arguments.folder} at {kind}://{place[0]}:{server.server_port}; Ctrl-C ends it")
+    return options.served(server)

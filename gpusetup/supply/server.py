@@ -1,4 +1,4 @@
-"""The web server of the collector: uvicorn with h11, behind limits for its clients.
+"""The web server of the collector and of bundles: uvicorn with h11, behind limits for its clients.
 
 Connections are limited before the TLS handshake: in all, and per address. When the server is full, the address with the
 most connections loses its oldest one. Handshakes and requests have deadlines. Each refusal is one line of the log with
@@ -18,14 +18,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
 import msgspec
 import uvicorn
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
 from gpusetup.errors import BadInputError
 from gpusetup.model import visible
 
@@ -72,6 +76,8 @@ class Limits(NamedTuple):
     handshake: float = 5.0
     request: float = 20.0
     """From the first byte of a request to the last byte of its answer."""
+    answers_end: bool = True
+    """Whether the deadline includes the answer: not for bundles, whose files may take long."""
     idle: float = 5.0
 
 
@@ -182,6 +188,11 @@ class _Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self.refused:
             super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self.limits.answers_end and self.cycle is not None and not self.cycle.response_complete:
+            self._end()
 
     def on_response_complete(self) -> None:
         self._begin()
@@ -361,3 +372,36 @@ def _notify(state: str) -> None:
     if where:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.sendto(state.encode(), f"\0{where[1:]}" if where.startswith("@") else where)
+
+
+def server_of(folder: Path, place: tuple[str, int], tls: Tls | None, say: Callable[[str], None]) -> WebServer:
+    """Return a listening server of a bundle, which serves the files of its manifest only."""
+    folder = folder.resolve()
+    read_manifest(folder / MANIFEST)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (await _answer(folder, scope["method"], scope["path"]))(scope, receive, send)
+
+    return WebServer(app, place, tls, Refusals(say), Limits(answers_end=False))
+
+
+@lru_cache(maxsize=1)
+def _files(folder: Path, _stamp: tuple[int, ...]) -> frozenset[str]:
+    """Return what may be fetched; a fleet asks for each of thousands of files, so each manifest is read once."""
+    return frozenset((MANIFEST, SIGNATURE, *read_manifest(folder / MANIFEST)[0].files))
+
+
+async def _answer(folder: Path, method: str, path: str) -> Response:
+    if method not in ("GET", "HEAD"):
+        return PlainTextResponse("only GET and HEAD\n", 405)
+    name = path.lstrip("/")
+    name += "index.html" if name.endswith("/") else ""
+    try:
+        # The bundle may be renewed while it is served.
+        now = (folder / MANIFEST).stat()
+        files = await run_in_threadpool(_files, folder, (now.st_ino, now.st_mtime_ns, now.st_size))
+    except (OSError, BadInputError):
+        return PlainTextResponse("the bundle cannot be read now\n", 503)
+    if name not in files or not (folder / name).is_file():
+        return PlainTextResponse("not in this bundle\n", 404)
+    return FileResponse(folder / name)

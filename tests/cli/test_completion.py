@@ -79,7 +79,7 @@ def _complete(line, folder):
         ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}), ("gpusetup matrix im", {"import"}),
         ("gpusetup export schema why", {"why", "why-not"}), ("gpusetup matrix tor", {"torch"}),
         ("gpusetup matrix import --", {"--quiet", "--format"}), ("gpusetup fleet offer --", {"--format"}),
-        ("gpusetup cloud-init boo", {"bootstrap"}), ("gpusetup fleet pull --", {"--timer", "--class"}),
+        ("gpusetup bundle se", {"serve"}), ("gpusetup fleet pull --", {"--timer", "--class"}),
         ("gpusetup fleet known-h", {"known-hosts"}), ("gpusetup resolve wh", {"why", "why-not"}),
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ NO_ANSWER = {
     "export completion": "a program of the shell's",
     "cloud-init bootstrap": "a service that writes a log; `cloud-init status` tells how far it is",
     "fleet collect": "a server",
+    "bundle serve": "a server",
 }
 REFUSED = stored_rows("json_everywhere_refused.json")
 """What each is asked in vain."""

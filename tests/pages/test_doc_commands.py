@@ -35,7 +35,7 @@ NEEDS = {
     "fleet compare": "several hosts", "drift": "a host with a record", "facts": "a host, but for --root",
     "export handover": "hosts", "fleet history": "verifications of before", "lock": "a place to write", "export monitoring": "a place to write",
     "plan": "a host", "remove": "a host with a record", "rollback": "a host with a record", "cloud-init status": "a new instance",
-    "fleet health": "a GPU", "verify": "a GPU, but for --explain", "watch": "a GPU", "matrix import": "a release of the matrix",
+    "fleet health": "a GPU", "verify": "a GPU, but for --explain", "watch": "a GPU", "matrix import": "a release of the matrix", "bundle serve": "a bundle",
     "matrix export": "a key to sign with",
     "matrix eol": "hosts", "doctor": "a host, but for a message",
     "resolve why": "a name", "resolve why-not": "a name", "resolve": "a place to write", "export content": "nothing, and says a place",

@@ -1,5 +1,6 @@
 """Bundles, checked before use, and images, sealed; servers that break off, are slow or say no to what fetches them."""
 
+import asyncio
 import hashlib
 import os
 import subprocess
@@ -18,6 +19,8 @@ from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
+from gpusetup.supply import server
+from gpusetup.supply.server import _answer
 from tests.flaky import CONTENT, serving
 from tests.refusals import refused
 from tests.replay import metadata, packed
@@ -46,6 +49,19 @@ def test_what_differs_is_named(made, name, content, reference):
     (made / name).unlink() if content is None else (made / name).write_text(content)
     with refused(BadInputError, reference):
         bundle.check_bundle(made)
+
+
+def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path):
+    assert asyncio.run(_answer(tmp_path, "GET", "/sbom.json")).status_code == 503
+
+
+def test_a_served_manifest_is_read_once_until_it_is_another(made, monkeypatch):
+    reads = []
+    monkeypatch.setattr(server, "read_manifest", lambda path: reads.append(path) or bundle.read_manifest(path))
+    told = [asyncio.run(_answer(made, "GET", "/wheels/a.whl")).status_code for _ in range(3)]
+    (made / bundle.MANIFEST).write_bytes((made / bundle.MANIFEST).read_bytes().replace(b"wheels/a", b"wheels/b"))
+    told.append(asyncio.run(_answer(made, "GET", "/wheels/a.whl")).status_code)
+    assert (told, len(reads)) == ([200, 200, 200, 404], 2)
 
 
 def test_what_fails_leaves_nothing_beside(tmp_path):

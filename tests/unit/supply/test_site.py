@@ -4,6 +4,8 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import threading
+import urllib.request
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -33,6 +35,7 @@ from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.apt_repository import AptRoot
 from gpusetup.supply.choosing import choose, wheels_of
 from gpusetup.supply.fetching import path_of
+from gpusetup.supply.server import server_of
 from gpusetup.supply.signing import prove_signature, signer
 from gpusetup.supply.site import add_system
 from tests.hosts.machines import machine
@@ -164,6 +167,32 @@ def test_a_wheel_of_another_content_and_the_same_name_takes_its_place(tmp_path, 
     add_system(out, supply._replace(wheels=(anew, *supply.wheels[1:])), key, nothing)
     check_bundle(out)
     assert (out / "python" / anew.name).read_bytes() == b"rebuilt"
+
+
+@pytest.fixture
+def ask(out):
+    (out / "secret").write_text("not in the manifest")
+    server = server_of(out, ("127.0.0.1", 0), None, print)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+
+    def asked(path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{path}", timeout=5) as answer:
+                answer.read()
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    yield asked
+    server.stop()
+    thread.join(20)
+
+
+def test_it_is_served_by_its_manifest(ask):
+    served = ("manifest.json", "manifest.json.asc", f"{REPOSITORY}/InRelease", "python/", "sbom.json")
+    refused = ("secret", "..%2f..%2fetc/passwd", "", REPOSITORY, ".lock")
+    assert [ask(name) for name in (*served, *refused)] == [200] * 5 + [404] * 5
 
 
 def test_hosts_that_were_looked_at_say_what_they_are(tmp_path, says):
