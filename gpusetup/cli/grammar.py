@@ -207,5 +207,9 @@ class Parser(argparse.ArgumentParser):
         meant = tables()["meant_by_option"].get(option, "")
         if meant.startswith("--") and meant.split()[0] not in known:
             meant = ""
+        from gpusetup.model.request import COMPONENTS
+
+        if {"--gpu", "--want"}.intersection(known) and (name := option[2:].removesuffix("-version")) in COMPONENTS:
+            meant = f"{'--want ' if '--want' in known else ''}{name}==VERSION"
         meant = meant or next((name for name in known if name.startswith(option)), "") or near(option, known)
         return f"no option is called {option}" + (f"; did you mean {meant}?" if meant else "")

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from gpusetup.model.tables import Instance
 
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
-_CAPABILITY = re.compile(r"(?:sm|compute|cc)[ _-]?([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
+_CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[ _-]?|(?=\d+\.))([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
 _TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
 _UNITS = re.compile(r"[0-9]*gb")
+_AROUND = re.compile(r"(?i)\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gx\b|\bnvl\d+\b|\(nvgpu\)")
+"""What a name has besides the product's: its MIG slice, its cooling, the system that it is in."""
 _VGPU = re.compile(r"\b(?:grid|vgpu)\b|-\d+[abcq]\b", re.IGNORECASE)
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
@@ -54,12 +56,11 @@ class GpuKind(Struct, frozen=True, kw_only=True):
 
 
 def _architecture(matrix: Matrix, arch: str, cc: str) -> Architecture:
-    rows = [row for row in matrix.driver.architectures if row.name == arch]
-    exact = [row for row in rows if cc in row.capabilities]
-    by_capability = [row for row in matrix.driver.architectures if cc in row.capabilities]
-    for candidates in (exact, rows, by_capability):
-        if candidates:
-            return candidates[0]
+    def fit(row: Architecture) -> int:
+        return 2 * (row.name == arch) + (cc in row.capabilities)
+
+    if fit(best := max(matrix.driver.architectures, key=fit)):
+        return best
     raise BadInputError("GS-205", f"the matrix has no architecture {arch} with compute capability {cc}")
 
 
@@ -124,7 +125,8 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
         found = [gpu for gpu in gpus if any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
         if tokens and found:
             return found
-    return []
+    product = _AROUND.sub("", text)
+    return _matches(gpus, product) if product != text else []
 
 
 def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
@@ -217,18 +219,15 @@ def _ambiguous(text: str, found: list[Gpu]) -> BadInputError:
     by_capability: dict[str, list[str]] = {}
     for gpu in sorted(found, key=lambda gpu: nv(gpu.cc)):
         by_capability.setdefault(gpu.cc, []).append(gpu.name)
-    if len(by_capability) > 1:
-        told = "; ".join(f"{_listed(names)} ({cc})" for cc, names in by_capability.items())
-        ways = " or ".join(f"sm_{cc.replace('.', '')}" for cc in by_capability)
-        note, hint = f"candidates: {told}", f"name one of them, or a PCI id, or --gpu {ways}"
-    else:
-        note, hint = f"candidates: {_listed([gpu.name for gpu in found])}", "name one of them, or a PCI id, or sm_NN"
+    several = len(by_capability) > 1
+    told = "; ".join(_listed(names, 3 if several else 6) + f" ({cc})" * several for cc, names in by_capability.items())
+    ways = "--gpu " + " or ".join(f"sm_{cc.replace('.', '')}" for cc in by_capability) if several else "sm_NN"
     return BadInputError(
         "GS-122",
         f"{text!r} names {len({gpu.name for gpu in found})} products with different requirements",
         path=f"--gpu {text!r}",
-        note=note,
-        hint=hint,
+        note=f"candidates: {told}",
+        hint=f"name one of them, or a PCI id, or {ways}",
     )
 
 

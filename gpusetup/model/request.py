@@ -16,6 +16,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     said_as: dict[str, str]
     of_vendors: tuple[tuple[str, str], ...]
     elsewhere: dict[str, str]
+    behind: dict[str, str]
 
 
 _NAMES = msgspec.json.decode(pkgutil.get_data(__name__, "data/packages.json") or b"", type=_Names)
@@ -27,8 +28,8 @@ OF_VENDORS = _NAMES.of_vendors
 """(pattern, component) for package names of distributions, NVIDIA and conda; groups capture the component's series,
 the CUDA major it was built for, the major of a toolkit's part, whose version begins with the toolkit's, or the series
 of a toolkit's library, which has versions of its own."""
-ELSEWHERE = _NAMES.elsewhere
-"""What to type for names that are not components."""
+ELSEWHERE, BEHIND = _NAMES.elsewhere, _NAMES.behind
+"""What to type for names that are not components, and for what looks like the value of an option."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Every component, in the order in which preferences apply to them."""

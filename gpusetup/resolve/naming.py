@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import PACKAGES
 from gpusetup.resolve.domains import TorchValue, Value, parsed
@@ -122,25 +122,28 @@ def typed(request: Request) -> str:
 
 
 _FILE_OF_COMPONENT = {"python": "os", "gpu": "gpus"}
+OF_WHEELS = ("python-tag", "glibc-tag", "wheel-for-cpu")
 _DOCUMENTED = ("package-driver-floor", "package-gpu-floor")
 _FILES_WITH_RULES = ("driver", "cuda", "torch", "cudnn", "nccl", "cupy", "tensorflow", "jax", "gpus", "os")
 
 
-def _title(file: MatrixFile, key: str) -> str:
-    source = file.sources.get(key)
+def _cited(file: MatrixFile, keys: Iterable[str]) -> str:
+    """Return the address of the first of these sources, or its publisher and title; empty if the file has none."""
+    source = next((file.sources[key] for key in keys if key in file.sources), None)
     if source is None:
         return ""
     return source.url if source.url.startswith("https://") else f"{source.publisher}: {source.title}".lstrip(": ")
 
 
+def _file(matrix: Matrix, component: str) -> MatrixFile:
+    if component in PACKAGES:
+        return matrix.package(component)
+    return cast("MatrixFile", getattr(matrix, _FILE_OF_COMPONENT.get(component, component)))
+
+
 def cite(matrix: Matrix, component: str, record: Record) -> str:
     """Return the first source of a record."""
-    file: MatrixFile = (
-        matrix.package(component)
-        if component in PACKAGES
-        else getattr(matrix, _FILE_OF_COMPONENT.get(component, component))
-    )
-    return next((title for key in record.sources if (title := _title(file, key))), "")
+    return _cited(_file(matrix, component), record.sources)
 
 
 @lru_cache(maxsize=256)
@@ -154,17 +157,13 @@ def _rule(matrix: Matrix, rule_id: str) -> tuple[Rule, MatrixFile] | None:
 
 
 def rule_source(matrix: Matrix, rule_id: str, scope: Iterable[str] = ()) -> str:
-    """Return the first source of a rule (for a rule about a package, that package's own); empty if it has none."""
-    package = next((name for name in scope if name in PACKAGES), "") if rule_id.startswith("package-") else ""
-    if package:
-        own = matrix.package(package)
-        floor = "documented" if rule_id in _DOCUMENTED and "documented" in own.sources else "index"
-        return _title(own, floor) or rule_source(matrix, rule_id)
+    """Return the first source of a rule (of one about packages or wheels, their own); empty if it has none."""
+    for name in scope if rule_id in OF_WHEELS or rule_id.startswith("package-") else ():
+        keys = ("documented", "index")[rule_id not in _DOCUMENTED :] if name in PACKAGES else (f"pypi_{name}",)
+        if own := _cited(_file(matrix, name), keys):
+            return own
     found = _rule(matrix, rule_id)
-    if found is None:
-        return ""
-    rule, file = found
-    return next((title for key in rule.sources if (title := _title(file, key))), "")
+    return _cited(found[1], found[0].sources) if found is not None else ""
 
 
 def rule_text(matrix: Matrix, rule_id: str) -> str:

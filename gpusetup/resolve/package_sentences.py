@@ -202,8 +202,8 @@ WRITERS: dict[str, str | Callable[[Any, Any], str]] = {
     "package-requires": _requires,
     "torch-companion": _companion,
     "package-beside-index-torch": (
-        "{name} on the Python index is linked with the index's own torch; another build of torch is chosen only by "
-        "name (torch==X.Y.Z+cuNNN)"
+        "beside {name}, gpusetup takes torch from the Python index, where its requirements are known; name another "
+        "build to get it (torch==X.Y.Z+cuNNN)"
     ),
     "package-cuda-major": _major,
     "package-pins-agree": _pins,

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import BUILT_FOR, COMPONENTS, ELSEWHERE, OF_VENDORS, SAID_AS, Request, Requirement
+from gpusetup.model.request import BEHIND, BUILT_FOR, COMPONENTS, ELSEWHERE, OF_VENDORS, SAID_AS, Request, Requirement
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
 
 _MOST_NAMED = 4
-_LIKE_A_GPU = re.compile(
-    r"(?:rtx|gtx|quadro|tesla|geforce|titan|dgx|hgx)\b.*|(?:rtx|gtx|gt)\d+.*|[abghkltpvm]{1,2}\d{1,4}[a-z]*"
-)
 _LATEST = re.compile(r"={1,3}\s*latest\s*", re.IGNORECASE)
 _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?(?:\[[a-z0-9,-]*\])?)\s*(?P<specifier>[<>=!~+].*)?\s*", re.DOTALL
@@ -76,7 +73,7 @@ def _component(name: str, text: str) -> str:
     ]
     hint = f"did you mean {close[0]}? " if close else ""
     hint += f"Near as well: {', '.join(close[1:_MOST_NAMED])}. " if close[1:] else ""
-    hint += f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else ""
+    hint = next((f"{words} {name}. " for words, like in BEHIND.items() if re.fullmatch(like, lowered)), hint)
     hint = f"{ELSEWHERE[lowered]}. " if lowered in ELSEWHERE else hint
     base, extra, _ = lowered.partition("[")
     hint = f"write {base}: gpusetup chooses its extras. " if extra and SAID_AS.get(base, base) in COMPONENTS else hint
@@ -244,7 +241,7 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
 def gpus_of(words: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """Split the numbers of GPUs off their names; return the names, and how many GPUs these are in all."""
     names, number = list[str](), 0
-    for word in words:
+    for word in [part for text in words for part in text.split(",")]:
         if not word.isprintable():
             raise BadInputError(
                 "GS-120", f"{word!r} is not the name of a GPU", path=f"--gpu {word!r}",

@@ -222,13 +222,9 @@ def _pythons(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
             "packaged_by": [name for name, found in packaged.items() if version in found],
             **{name: found.get(version) for name, found in wheels.items()},
             "confidence": "inferred",
-            "sources": sorted({cite(matrix, "os", system) for system in systems if _carries(system, version)}),
+            "sources": sorted({cite(matrix, "os", it) for it in systems if version in {it.python, *packaged[it.id]}}),
             "note": "",
         }
-
-
-def _carries(system: OsRelease, version: str) -> bool:
-    return version == system.python or any(item.version == version for item in system.pythons)
 
 
 def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
@@ -282,6 +278,7 @@ def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
 def _instances(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     """Yield one row per machine type; `wanted` is a cloud or the beginning of a name."""
     start = wanted.lower().removesuffix("*").removeprefix("standard_")
+    start = {"gcp": "google", "oci": "oracle"}.get(start, start)
     gpus = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
     for item in matrix.instances.instances:
         if item.cloud != start and not item.name.lower().removeprefix("standard_").startswith(start):

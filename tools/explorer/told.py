@@ -8,7 +8,7 @@ from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.request import COMPONENTS, SAID_AS, Request, Requirement
 from gpusetup.resolve.answer import python_range, stack_of, warnings_about
 from gpusetup.resolve.constraints import build, python_tags
-from gpusetup.resolve.naming import only_module, rule_source, rule_text, title
+from gpusetup.resolve.naming import OF_WHEELS, only_module, rule_source, rule_text, title
 from gpusetup.resolve.reasons import RELATION, reasons
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.space import FRAMEWORKS, Space
@@ -32,8 +32,12 @@ def about_rules(matrix: Matrix, names: Iterable[str]) -> dict[str, list[str]]:
     """Return each rule's text and source document."""
     plain = {"requested": "it was asked for", "installed-driver-stays": "the driver stays"}
     return {
-        name: [rule_text(matrix, name) or plain.get(name, name.replace("-", " ")), rule_source(matrix, name)]
+        f"{name} {of}".rstrip(): [
+            rule_text(matrix, name) or plain.get(name, name.replace("-", " ")),
+            rule_source(matrix, name, filter(None, [of])),
+        ]
         for name in sorted(set(names))
+        for of in ("", *(_PYTHON_PACKAGES if name in OF_WHEELS else ()))
     }
 
 

@@ -179,10 +179,15 @@ class Laws:
         try:
             found = resolve(request, self.matrix)
             texts = [item.text for item in found.reasons] + list(found.warnings)
+            cited = [(f"{item.component}: {item.text}", item.source) for item in found.reasons]
         except NoStackError as error:
-            texts = [item["text"] for item in (error.document or {})["conflict"]] + list(
-                (error.document or {})["suggestions"]
-            )
+            document = cast("dict[str, Any]", error.document)
+            cited = [(item["text"], item["source"]) for item in document["conflict"]]
+            texts = [text for text, _ in cited] + list(document["suggestions"])
+        for text, source in cited:
+            page = re.match(r"https://pypi.org/project/(.*)/", source)
+            if page is not None and not any(word in text.lower() for word in page[1].split("-")):
+                yield f"{source} is cited for: {text}"
         for text in texts:
             if re.search(r"\bNone\b|nothing known|unknown day", text):
                 yield f"it says nothing: {text}"

@@ -26,7 +26,7 @@ const Reasons = (about, given, told) => {
     const members = Lookup.conflict(given, asked), { full } = Lookup.question(given, asked);
     const lines = members.map((member) => {
       const text = sentence(member, context(members.filter((item) => item !== member && !item.sides), full), asked, said);
-      return { rule: member.rule, text, source: member.place === undefined ? "" : about.rules[member.rule][1] };
+      return { rule: member.rule, text, source: member.place === undefined ? "" : (about.rules[`${member.rule} ${member.of}`] ?? about.rules[member.rule])[1] };
     });
     return lines.filter((line, place) => lines.findIndex((other) => other.text === line.text && other.rule === line.rule) === place);
   }
