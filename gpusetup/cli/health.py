@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     timers.add_argument(group)
     verify_quarantine.add_arguments(parser.add_argument_group("out of service and back"))
     parser.add_argument_group("files for schedulers").add_argument(
-        "--hooks", choices=("slurm", "kubernetes", timers.SHOW, timers.OFF),
-        help="write what Slurm and Kubernetes call, with these options; show: list it; never: remove it",
+        "--hooks", choices=("slurm", "kubernetes", timers.OFF),
+        help="write what Slurm and Kubernetes call, with these options; never: remove it",
     )  # fmt: skip
     verify.add_checks(parser, level="quick")
     options.add_output(parser, formats=verify.FORMATS)
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Install, show or remove the timer or the hooks; else verify once and act."""
+    """Install or remove the timer or the hooks; else verify once and act."""
     verify_quarantine.check(arguments)
     verify.check(arguments)
     if arguments.hooks is not None:
@@ -58,8 +58,8 @@ _LIBRARIES = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
 
 
 def timed(arguments: argparse.Namespace) -> Exit:
-    """Install, show or remove the timer for these arguments."""
-    if arguments.timer not in {timers.OFF, timers.SHOW}:
+    """Install or remove the timer for these arguments."""
+    if arguments.timer != timers.OFF:
         verify_quarantine.check_commands(arguments)
     return timers.answer(arguments, task_of(arguments), os.environ)
 
@@ -68,7 +68,7 @@ def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the same verification, always with --when-idle."""
     level = arguments.level
     arguments.when_idle = True
-    if arguments.timer not in {timers.OFF, timers.SHOW}:
+    if arguments.timer != timers.OFF:
         found = (folder for folder in FOLDERS if os.access(folder, os.W_OK))
         arguments.textfile = arguments.textfile or next(found, None)
     return timers.Task(
@@ -91,7 +91,7 @@ _NEXT = {
 
 
 def hooks(arguments: argparse.Namespace) -> Exit:
-    """Write, show or remove the files that schedulers call."""
+    """Write or remove the files that schedulers call."""
     from gpusetup.health.schedulers import FOLDER, hook_files
 
     if arguments.format != "text":
@@ -101,14 +101,12 @@ def hooks(arguments: argparse.Namespace) -> Exit:
             option = "an inventory" if name == "inventory" else f"--{name}"
             raise BadInputError("GS-512", f"{option} cannot be used with --hooks", path=option)
     folder = Path(FOLDER)
-    if arguments.hooks in {timers.SHOW, timers.OFF}:
+    if arguments.hooks == timers.OFF:
         names = sorted(name for kind in _NEXT for name in hook_files(kind, ()))
         paths = [folder / name for name in names if (folder / name).exists()]
-        if arguments.hooks == timers.OFF:
-            _remove_hooks(paths)
-        told = "".join(f"{path}\n" for path in paths)
-        text = told if arguments.hooks == timers.SHOW else "".join(f"removed {path}\n" for path in paths)
-        if arguments.hooks == timers.OFF and folder / "slurm-job" in paths:
+        _remove_hooks(paths)
+        text = "".join(f"removed {path}\n" for path in paths)
+        if folder / "slurm-job" in paths:
             text += "next: remove their lines from slurm.conf, then scontrol reconfigure\n"
         output.write_answer(text or "no hooks\n", arguments.out)
         return Exit.DONE

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.documents import Timer
 
-OFF, SHOW = "never", "show"
+OFF = "never"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,22 +67,19 @@ def add_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--timer",
         metavar="WHEN",
-        help="run regularly with a systemd timer (daily, hourly, 'Mon..Fri 06:30'); show: show the timer;"
-        " never: remove it",
+        help="run regularly with a systemd timer (daily, hourly, 'Mon..Fri 06:30'); never: remove it",
     )
 
 
 def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, str]) -> Exit:
-    """Install, show or remove the timer, and say so."""
+    """Install or remove the timer, and say so."""
     if arguments.format not in ("text", "json"):
         raise not_together("--timer", f"--format {arguments.format}", "it tells of a timer as text or JSON")
     command = command_of(arguments)
     name = name_of(arguments, task.kind)
     from gpusetup.model.documents import Timer
 
-    if arguments.timer == SHOW:
-        found = _shown(name, environment)
-    elif arguments.timer == OFF:
+    if arguments.timer == OFF:
         found = Timer(timer=name, state="removed" if _remove(name, environment) else "none")
     else:
         _install(arguments, task, name, command, environment)
@@ -97,7 +94,6 @@ def _timer_text(found: Timer) -> str:
     return {
         "installed": f"{name}.timer runs {found.when}; what it found: "
         f"journalctl {user}-u {name}, systemctl {user}--failed\n",
-        "there": f"{name}.timer: {found.when}\n  {found.runs}\n",
         "removed": f"removed {name}.timer\n",
         "none": "no such timer\n",
     }[found.state]
@@ -267,21 +263,6 @@ def _remove(name: str, environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _shown(name: str, environment: Mapping[str, str]) -> Timer:
-    """Return when the timer runs and what it runs."""
-    from gpusetup.model.documents import Timer
-
-    folder = unit_folder(environment)
-    try:
-        texts = [(folder / f"{name}.{suffix}").read_text("utf-8", "replace") for suffix in ("timer", "service")]
-    except FileNotFoundError:
-        return Timer(timer=name, state="none")
-    found = [re.search(pattern, text, re.MULTILINE) for pattern, text in zip(_SHOWN, texts, strict=True)]
-    when, what = (match[1] if match else "?" for match in found)
-    return Timer(timer=name, state="there", when=when, runs=what)
-
-
-_SHOWN = (r"^OnCalendar=(.*)$", r"^ExecStart=(.*)$")
 _STATE = Path("/var/lib/gpusetup")
 
 

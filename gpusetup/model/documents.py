@@ -147,7 +147,7 @@ class Timer(Success, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
     """One of gpusetup's systemd timers; `when` and `runs` are empty if there is none."""
 
     timer: str
-    state: Literal["installed", "there", "removed", "none"]
+    state: Literal["installed", "removed", "none"]
     when: str = ""
     runs: str = ""
 
