@@ -44,7 +44,7 @@ def plain(text, folder):
 
 
 def test_every_block_is_run_in_its_order(root, tmp_path, monkeypatch):
-    assert len(COMMANDS) == sum(block.count("\n$ ") + block.startswith("$ ") for block in BLOCKS) == 17
+    assert len(COMMANDS) == sum(block.count("\n$ ") + block.startswith("$ ") for block in BLOCKS) == 16
     # What the page's history shows: three good runs, one bad, one good; and one of the fleet's.
     for bad in (False, False, False, True, False):
         root.look(bad, "--level", "quick")
