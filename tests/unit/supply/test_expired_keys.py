@@ -37,8 +37,8 @@ def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired):
 
 def test_the_command_says_so_and_makes_nothing(expired, tmp_path, monkeypatch, says):
     monkeypatch.setenv("GNUPGHOME", str(expired))
-    words = ("--os", "ubuntu24.04", "--sign-with", "site", "--out", tmp_path / "out")
-    assert "expired on 2024-01-02" in says(5, "bundle", "mirror", *words)
+    words = ("--gpu", "h100", "--os", "ubuntu24.04", "--sign-with", "site", "--out", tmp_path / "out")
+    assert "expired on 2024-01-02" in says(5, "bundle", "torch", *words)
     assert not (tmp_path / "out").exists()
 
 
