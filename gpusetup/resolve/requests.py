@@ -241,7 +241,7 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
 def gpus_of(words: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """Split the numbers of GPUs off their names; return the names, and how many GPUs these are in all."""
     names, number = list[str](), 0
-    for word in [part for text in words for part in text.split(",")]:
+    for word in [part.strip(" ") for text in words for part in text.strip(", ").split(",")]:
         if not word.isprintable():
             raise BadInputError(
                 "GS-120", f"{word!r} is not the name of a GPU", path=f"--gpu {word!r}",
