@@ -61,9 +61,8 @@ def quoted(word: str) -> str:
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))
 
 
-def stage(ledger: Ledger, resume: Sequence[str]) -> None:
+def stage(ledger: Ledger, mark: str, resume: Sequence[str]) -> None:
     """Write the unit that continues after the boot if its mark is there, and the link that enables it."""
-    mark = os.path.join(ledger.folder, MARK)
     ledger.write(UNIT, _TEXT.format(mark=mark, script=quoted(_SCRIPT), command=" ".join(map(quoted, resume))))
     os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
     ledger.link(STARTS, UNIT)
@@ -99,7 +98,7 @@ def main() -> None:
             if os.path.exists(mark):  # of a reboot that was cancelled
                 os.unlink(mark)
             if module.params["resume"]:
-                stage(ledger, module.params["resume"])
+                stage(ledger, mark, module.params["resume"])
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())

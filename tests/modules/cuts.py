@@ -42,7 +42,7 @@ from tests.modules.stand_ins import below, replace, write
 from tests.modules.transactions import Job, asked
 
 GPU = "0000:06:00.0"
-WAYS = ("before", "after", "full", "read-only", "fails")
+WAYS = ("before", "after", "full", "read-only", "fails", "hangs")
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
 _UNITS = "etc/systemd/system"
@@ -147,12 +147,14 @@ class Host:
         if words[0] in self.programs:
             reads = words[1] in _READS or not set(words[1:]) - {"show", "-q"}
             act = lambda: self.programs[words[0]](words[1:])  # noqa: E731
-            return act() if reads else self._ran(words, act, (1, "", "it failed"))
-        if words[0] in {"ldconfig", "journalctl"}:
+        elif words[0] in {"ldconfig", "journalctl"}:
             return 0, "", ""
-        packages = self.memory.packages
-        act = lambda: packages.output(words, env, text=text)  # noqa: E731
-        return self._ran(words, act, (2, "", "it failed")) if _changes_packages(words) else act()
+        else:
+            reads, packages = not _changes_packages(words), self.memory.packages
+            act = lambda: packages.output(words, env, text=text)  # noqa: E731
+        if not reads:
+            return self._ran(words, act, (2, "", "it failed"))
+        return (process.TIMED_OUT, "", "no answer") if self._at_point(f"look {words[0]}") == "hangs" else act()
 
     def stream(self, argv: Sequence[str], env: Any, *more: Any, **named: Any) -> tuple[int, list[str]]:
         if argv[0] in self.programs:
@@ -434,6 +436,11 @@ class Points:
             yield f"the same command again: {ended!r}"
         yield from differences(self.ends[point.command], self.host.snapshot(), "again: ")
         self.host.back(place, memory)
+        if point.command == "remove":
+            self.host.run("apply")
+            found = differences(self.ends["apply"], self.host.snapshot(), "applied: ")
+            yield from (text for text in found if "opt/.gpusetup-" not in text and "environments" not in text)
+            self.host.back(place, memory)
         ended = self.host.run("remove")
         if ended is not None:
             yield f"removal: {ended!r}"
@@ -442,8 +449,10 @@ class Points:
 
 
 def _can(way: str, what: str) -> bool:
-    written = what.split(" ", 1)[0] in _WRITES
-    return way in {"before", "after"} or (way == "fails") != written
+    verb = what.split(" ", 1)[0]
+    if verb == "look" or way == "hangs":
+        return verb == "look" and way == "hangs"
+    return way in {"before", "after"} or (way == "fails") != (verb in _WRITES)
 
 
 def differences(wanted: Any, found: Any, where: str) -> Iterator[str]:

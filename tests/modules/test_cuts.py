@@ -1,16 +1,13 @@
 """Wherever a command is cut, the same command again does it all, and removal brings the host back."""
 
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+import tests.lab.faults.__main__  # noqa: F401 - it tries all points, and must load
 from tests.modules.cuts import COMMANDS, Points, differences
 from tests.modules.cuts_beside import WORLDS
 
-ROOT = Path(__file__).parents[2]
 SAMPLE, SEED = 4, 20251125
 
 
@@ -29,11 +26,6 @@ def test_every_command_has_points_and_removal_leaves_nothing(points):
 
 
 def test_a_sample_of_all_points(points):
-    chosen = random.Random(SEED).sample(points.all, SAMPLE * len(COMMANDS))
+    chance, hangs = random.Random(SEED), [point for point in points.all if point.way == "hangs"]
+    chosen = chance.sample(points.all, SAMPLE * len(COMMANDS)) + chance.sample(hangs, SAMPLE)
     assert {point: found for point in chosen if (found := list(points.try_one(point)))} == {}
-
-
-def test_all_points_are_tried_by_a_program_of_their_own():
-    load = [sys.executable, "-c", "import tests.lab.faults.__main__"]
-    done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
+from tests.modules.stand_ins import refused
 from tests.stored import stored
 
 DNF4 = stored("packages_dnf_dnf4.txt")
@@ -137,3 +138,10 @@ def test_which_stream_is_enabled_by_the_files_of_both_generations(monkeypatch, t
 def test_words_drop_only_an_empty_epoch():
     wishes = [wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]
     assert dnf.Dnf().words(wishes) == ["a-1-1", "b-3:2-1.x86_64", "c"]
+
+
+@pytest.mark.parametrize("answer", [(0, "", ""), (0, "nv\t0:1-1\tnoarch\n", "error: rpmdbNextIterator: skipping h# 7")])
+def test_a_damaged_database_is_not_a_list_of_packages(monkeypatch, answer):
+    monkeypatch.setattr(dnf.process, "output", lambda *_words: answer)
+    with refused("rpm does not answer"):
+        dnf.Dnf().installed()

@@ -115,7 +115,7 @@ def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_
     replace(monkeypatch, gpu_reboot_stage, UNIT=str(unit), STARTS=str(starts))
     ledger = Ledger(str(tmp_path / "state"))
     for _time in range(2):
-        gpu_reboot_stage.stage(ledger, ["touch", str(tmp_path / "continued")])
+        gpu_reboot_stage.stage(ledger, str(tmp_path / "state/resume"), ["touch", str(tmp_path / "continued")])
         assert starts.resolve() == unit
     mark, (line,) = tmp_path / "state/resume", re.findall("ExecStart=(.*)", unit.read_text())
     for minutes in (-61, -59, 3):  # of a reboot that was cancelled; of this one; somebody was earlier

@@ -158,7 +158,7 @@ class TestCase:
 @real_deb.NEEDED
 @pytest.mark.parametrize(("half", "ask"), [((), install("tool")), ((), purge("tool")), (("driver",), repair)])
 def test_whatever_changes_packages_waits_for_dpkgs_lock(half, ask, monkeypatch, tmp_path, shelf):
-    installed = {"driver": "1"} if half else {"tool": "4"}
+    installed = {"driver": "1"} if half else {"tool": "4", "gl": "1"}
     like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})
     real = real_deb.RealDeb(tmp_path, like, shelf)
     real.use(monkeypatch)

@@ -181,7 +181,7 @@ class TestHolding:
         assert host.installed == {"driver": "0:1-1"}
 
     def test_holds_of_a_call_that_was_cut_are_ours_and_go_when_nobody_asks_for_them(self, site, debian, monkeypatch):
-        host, real = debian({}), Ledger.save
+        host, real = debian({"libc": "1"}), Ledger.save
 
         def cut(ledger):
             if host.held:

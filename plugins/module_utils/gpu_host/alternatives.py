@@ -28,7 +28,7 @@ class Alternative(Thing):
 
     def look(self) -> Optional[str]:
         """Return the choice, by update-alternatives of dpkg or Red Hat; None if there is no such alternative."""
-        code, text, _error = process.output(["update-alternatives", "--display", self.name], self.env)
+        code, text = process.looked("GS-489", ["update-alternatives", "--display", self.name], self.env)
         leads = re.search(r"link currently points to (\S+)", text)
         self.path = leads.group(1) if leads else ""
         self.choices = {line.split(" ", 1)[0] for line in text.splitlines() if line.startswith("/")}

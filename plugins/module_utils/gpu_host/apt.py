@@ -97,11 +97,8 @@ class Apt(PackageManager):
         its version.
         """
         fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
-        code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
-        if code not in (0, 1):
-            raise HostFailure("GS-462", f"dpkg does not answer: {error.strip()}")
         native, found = self.architecture(), []
-        for line in text.splitlines():
+        for line in self.of_database("dpkg-query", "-W", "-f", fields).splitlines():
             status, name, arch, version = line.split("\t")
             whole = f"{name}:{arch}" if arch else name
             found.append((name if arch in (native, "all") else whole, whole, status, version))
@@ -110,7 +107,7 @@ class Apt(PackageManager):
     def architecture(self) -> str:
         """Return dpkg's architecture, which never changes."""
         if not self.native:
-            self.native = process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
+            self.native = self.of_database("dpkg", "--print-architecture").strip()
         return self.native
 
     def held(self) -> List[str]:

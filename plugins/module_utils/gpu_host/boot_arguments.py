@@ -65,7 +65,7 @@ class Grubby(Argument):
         self.command = command
 
     def look(self) -> Optional[str]:
-        _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
+        _code, text = process.looked("GS-482", ["grubby", "--info=ALL"], self.env)
         has = [self.name in entry.split() for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
         return ("all" if all(has) else "some" if any(has) else "none") if has else None
 
@@ -94,7 +94,7 @@ class Pbl(Argument):
         self.command = command
 
     def look(self) -> List[str]:
-        _code, text, _error = process.output(["pbl", "--get-option", self.key], self.env)
+        _code, text = process.looked("GS-482", ["pbl", "--get-option", self.key], self.env)
         found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
         return found.group(1).strip("\"' ").split(",") if found else []
 

@@ -36,12 +36,8 @@ WantedBy=multi-user.target
 def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) -> bool:
     """Have the description made at every boot, and now unless one fits the driver; return whether anything changed."""
     seen = services.look(REFRESH, env)
-    units = [unit for unit in REFRESH if seen[unit]["exists"]]
-    changed = False
-    if not units:
-        units = [os.path.basename(UNIT)]
-        if ledger.write(UNIT, _UNIT.format(tool=tool, place=PLACE)):
-            changed = True
+    units = [unit for unit in REFRESH if seen[unit]["exists"]] or [os.path.basename(UNIT)]
+    changed = units[0] not in REFRESH and ledger.write(UNIT, _UNIT.format(tool=tool, place=PLACE))
     # A oneshot service is enabled, but need not be running.
     ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env) for unit in units]
     changed = changed or any(ups)

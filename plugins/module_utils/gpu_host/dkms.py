@@ -20,11 +20,9 @@ def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
     if not params["driver_version"]:
         return None
     wish = driver.Wish(params["driver_version"], params["driver_module"])
-    for kernel in machine.wanted_kernels(params["kernels"]):
-        problem = driver.module_problem(machine.module_on_disk(kernel), kernel, wish)
-        if problem:
-            return problem
-    return None
+    kernels = machine.wanted_kernels(params["kernels"])
+    problems = (driver.module_problem(machine.module_on_disk(kernel), kernel, wish) for kernel in kernels)
+    return next(filter(None, problems), None)
 
 
 def mend(
@@ -33,11 +31,8 @@ def mend(
     """Build the module for a kernel that lacks it although the packages are installed (the kernel came later)."""
     problem = missing(machine, params)
     if problem is not None and not os.path.exists(_DKMS):
-        raise HostFailure(
-            "GS-456",
-            f"the kernel module is missing: {problem}",
-            hint="the packages are installed; is there a module package for this kernel?",
-        )
+        hint = "the packages are installed; is there a module package for this kernel?"
+        raise HostFailure("GS-456", f"the kernel module is missing: {problem}", hint=hint)
     for kernel in machine.wanted_kernels(params["kernels"]) if problem is not None else ():
         tell("build", "building the kernel module for " + kernel)
         process.stream([_DKMS, "autoinstall", "-k", kernel], env, log=log)

@@ -41,9 +41,7 @@ class Follower:
 def settle(followers: Iterable[Follower], check: bool) -> List[str]:
     """Run those that are due; return which took effect (in a check: which would run)."""
     done = []
-    for follower in followers:
-        if not follower.due():
-            continue
+    for follower in (one for one in followers if one.due()):
         if not check:
             follower.run()
         if check or not follower.due():
@@ -152,15 +150,15 @@ class LockedMemory(Follower):
 
     def due(self) -> bool:
         """Compare the limit in force with the settings, of which the last one counts."""
-        _code, has, _error = process.output(["systemctl", "show", "--property=DefaultLimitMEMLOCK"], self.env, 30)
+        has = systemd.shown((), "DefaultLimitMEMLOCK", self.env)[0].get("DefaultLimitMEMLOCK", "")
         named = {}
         for folder in _SYSTEMD:
             named.update({os.path.basename(path): path for path in glob.glob(folder + "/system.conf.d/*.conf")})
         main = [path for path in (f"{folder}/system.conf" for folder in _SYSTEMD) if os.path.exists(path)][-1:]
         paths = main + [named[name] for name in sorted(named)]
         if [limit for path in paths for limit in self._LIMIT.findall(files.read_text(path) or "")][-1:] == ["infinity"]:
-            return "=" in has and "infinity" not in has
-        return "infinity" in has and not _unlimited(1)  # an unlimited systemd has its own limit as default
+            return has not in ("", "infinity")
+        return has == "infinity" and not _unlimited(1)  # an unlimited systemd has its own limit as default
 
     def run(self) -> None:
         """Re-execute systemd; services keep running."""

@@ -282,6 +282,8 @@ class Lifecycle:
         if known and not self.check:
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
+            # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
+            self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
         installed = self._manager().installed()
         self._count_packages(installed)
         state = self.ledger.state
@@ -351,7 +353,6 @@ class Lifecycle:
         gone += [path for path in sorted(paths) if venv.remove(self.ledger, path)]
         if not self.check:
             fetched.sweep()
-        if not self.check:
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()
         if still and ours:

@@ -49,6 +49,13 @@ class PackageManager:
         """Return the possible names of a package's file."""
         raise NotImplementedError
 
+    def of_database(self, *argv: str) -> str:
+        """Return what dpkg or rpm lists; rpm skips damaged entries with a mere error, and a lost list is empty."""
+        code, text, error = process.output(argv, self.env)
+        if code or not text.strip() or "error:" in error:
+            raise HostFailure("GS-462", f"{argv[0]} does not answer: {error.strip() or 'it lists nothing'}")
+        return text
+
     def can_hold(self) -> bool:
         return True
 
@@ -99,9 +106,7 @@ class Rpm(PackageManager):
         """Return {name: version}; "name:arch" for a foreign architecture, "name-version" for packages that are
         installed in several versions, such as kernels.
         """
-        code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
-        if code:
-            raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
+        text = self.of_database("rpm", "-qa", "--qf", _NEVRA)
         rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
         native = self.architecture()
         several: Dict[str, List[str]] = {}

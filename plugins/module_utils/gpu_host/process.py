@@ -6,6 +6,7 @@ import subprocess
 from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from ..gpu_probe import commands
+from .failure import HostFailure
 
 _NEUTRAL = {
     "LC_ALL": "C.UTF-8",
@@ -118,6 +119,14 @@ def raw(
     if found.error in ("timeout", "stuck"):
         return TIMED_OUT, b"", f"{argv[0]} gave no answer within {seconds:g} s".encode()
     return MISSING, b"", _why_not(argv, found.error == "missing", found.err.decode()).encode()
+
+
+def looked(reference: str, argv: Sequence[str], env: Dict[str, str], seconds: float = 120) -> Tuple[int, str]:
+    """Return (return code, stdout) of a command that only looks; fail if it gave no answer, which is not "nothing"."""
+    code, out, error = output(argv, env, seconds)
+    if code == TIMED_OUT:
+        raise HostFailure(reference, error, " ".join(argv), hint="see why it hangs, then run the same command again")
+    return code, out
 
 
 def smi(env: Dict[str, str]) -> Callable[[List[str]], Dict[str, Any]]:

@@ -27,7 +27,9 @@ def last_words(unit: str, env: Env) -> str:
 
 def shown(units: Sequence[str], properties: str, env: Env) -> List[Dict[str, str]]:
     """Return these properties of each unit."""
-    text = process.output(["systemctl", "show", "--property=" + properties, *units], env, 30)[1]
+    code, text, error = process.output(["systemctl", "show", "--property=" + properties, *units], env, 30)
+    if code and os.path.isdir(RUNNING):
+        raise HostFailure("GS-487", "systemd does not answer", ", ".join(units), error.strip(), "systemctl status")
     return [dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE)) for block in re.split(r"\n\s*\n", text.strip())]
 
 
@@ -94,7 +96,7 @@ class Stopped:
     def stop(self, units: Sequence[str]) -> None:
         """Stop those that run. One that does not stop is found by the later check for users of the GPU."""
         for unit in units:
-            runs = process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0
+            runs = process.looked("GS-487", ["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0
             if runs or (self.record is not None and self.record.opened(RESTART, unit)):
                 if self.record is not None:
                     self.record.begin(RESTART, unit, "be done")

@@ -253,13 +253,8 @@ class Transaction:
         if runs:
             ok, tail = self.host.download(exact)
             if not ok:
-                raise HostFailure(
-                    "GS-455",
-                    "the packages could not be fetched",
-                    self.job.log_path,
-                    _last_words(tail),
-                    "nothing was changed",
-                )
+                what, hint = "the packages could not be fetched", "nothing was changed; the same command tries again"
+                raise HostFailure("GS-455", what, self.job.log_path, _last_words(tail), hint)
         self._release(plan)
         if runs:
             try:
