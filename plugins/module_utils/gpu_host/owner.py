@@ -3,14 +3,14 @@
 The owner shows signs of life: each step writes one when it begins and more while it runs. Anybody else is refused, with
 the owner's name. A dead owner loses the host: at once to its own controller, which knows that the run is over, to
 others after some time without a sign of life. Each step carries the owner's token, so an owner that was wrongly
-declared dead cannot continue together with its successor.
+declared dead cannot continue together with its successor, nor after it: its token stays on file as lost.
 """
 
 import contextlib
 import os
 import threading
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import files
 from .failure import HostFailure
@@ -38,7 +38,8 @@ def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float
                 token = files.digest(os.urandom(16))[:16]
                 named = {key: str(who.get(key) or "") for key in ("controller", "user", "run", "home")}
                 silence = PATIENCE + _TURN * (max(1, int(who.get("turns") or 1)) - 1)
-                _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=silence))
+                lost = _lost(folder) + ([] if owner is None or _is_over(owner, who, digest) else [owner["token"]])
+                _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=silence, lost=lost))
                 return token
         first = first or owner
         lives = owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who)
@@ -54,6 +55,13 @@ def hold(folder: str, token: str) -> None:
         return  # nobody has owned it; create nothing
     with files.locked(_lock(folder)):
         owner = _read(folder)
+        if owner is None and token in _lost(folder):
+            raise HostFailure(
+                "GS-452",
+                "another gpusetup took this host over and has ended",
+                note="this run showed no sign of life for too long",
+                hint="run the same command again",
+            )
         if owner is None or (not token and _is_dead(owner)):
             return
         if owner["token"] != token:
@@ -88,7 +96,11 @@ def release(folder: str, token: str, *, failed: bool = False) -> None:
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is not None and owner["token"] == token and not (failed and owner["home"]):
-            os.unlink(_path(folder))
+            lost = _lost(folder)
+            if lost:
+                files.write_json(_path(folder), {"lost": lost}, lasting=False)
+            else:
+                os.unlink(_path(folder))
 
 
 def _is_over(owner: Dict[str, Any], who: Dict[str, Any], digest: str) -> bool:
@@ -136,6 +148,13 @@ def _age(owner: Dict[str, Any]) -> float:
 def _read(folder: str) -> Optional[Dict[str, Any]]:
     owner = files.read_json(_path(folder))
     return owner if isinstance(owner, dict) and {"token", "seen", "boot", "home"} <= set(owner) else None
+
+
+def _lost(folder: str) -> List[str]:
+    """Return the tokens of owners that were silent for too long and lost the host, newest last."""
+    found = files.read_json(_path(folder))
+    lost = found.get("lost") if isinstance(found, dict) else None
+    return [str(token) for token in lost][-20:] if isinstance(lost, list) else []
 
 
 def _write(folder: str, owner: Dict[str, Any]) -> None:
