@@ -16,6 +16,7 @@ examples:
 from __future__ import annotations
 
 import os
+import re
 import select
 import stat
 import sys
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.logs import Log
     from gpusetup.model.diagnosis import Finding
-    from gpusetup.monitoring.rules import Alert
 
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
@@ -204,23 +204,22 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
     return output.answer(arguments.format, document, reference_text(reference, entry), arguments.out)
 
 
-def _alert_named(text: str) -> Alert | None:
-    """Return the alert of `gpusetup export monitoring` with this name, or None."""
+def _alert_named(text: str) -> str:
+    """Return the page of the alert of `gpusetup export monitoring` with this name; nothing if there is none."""
     name = text.strip()
     if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
-        return None
-    from gpusetup.monitoring.rules import alerts
-
-    return next((alert for alert in alerts() if alert.name == name), None)
-
-
-def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
-    """Explain an alert: its meaning, and what to do."""
-    from gpusetup.model.examined import DoctorAlert
+        return ""
     from gpusetup.monitoring.files import alert_page
 
-    page = alert_page(alert)
-    document = DoctorAlert(alert=alert.name, severity=alert.severity, cause=alert.page, page=page)
+    return alert_page(name)
+
+
+def _alert(arguments: argparse.Namespace, page: str) -> Exit:
+    """Explain an alert: its meaning, and what to do."""
+    from gpusetup.model.examined import DoctorAlert
+
+    name, severity, cause = re.findall(r"^## (\w+)\n\n`(\w+)`(?s:.*?)(?:--explain ([a-z0-9-]+)`)?\n\Z", page)[0]
+    document = DoctorAlert(alert=name, severity=severity, cause=cause, page=page)
     return output.answer(arguments.format, document, page, arguments.out)
 
 

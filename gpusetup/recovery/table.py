@@ -102,12 +102,6 @@ def table() -> Table:
     return msgspec.json.decode((Path(__file__).parent / "data/recovery.json").read_bytes(), type=Table)
 
 
-def numbers() -> str:
-    """Return one line with the meaning of each number of the driver's recovery action."""
-    rows = (f"{row.number} {row.words[0].lower()}" for row in table().driver if row.number)
-    return ", ".join(rows)
-
-
 def recovery(need: Need, why: Iterable[str], gpus: Iterable[str] = ()) -> Recovery:
     """Return a need with its text, steps and commands from the table."""
     row = next(row for row in table().needs if row.need == need)

@@ -1,4 +1,4 @@
-"""What dcgm-exporter collects. Written by tools/counters.py from the tables of gpusetup/monitoring."""
+"""What dcgm-exporter collects: what the rules of `gpusetup export monitoring` need."""
 
 # ruff: noqa: E501
 import re
