@@ -65,10 +65,9 @@ def _companions() -> list[tuple[str, Pattern]]:
 
 def _by_text(error: CudaError) -> Pattern:
     """Return a pattern for a CUDA error's text: alone if it is long and has a cause, else only next to a CUDA word."""
-    if error.cause and len(error.text) > 20:
-        return Pattern(find=(error.text,))
     if error.cause:
-        return Pattern(find=(error.text,), regex=rf"(?:(?i:cuda)|\bcu[A-Z])[^\n]{{0,80}}{re.escape(error.text)}(?!\w)")
+        near = rf"(?:(?i:cuda)|\bcu[A-Z])[^\n]{{0,80}}{re.escape(error.text)}(?!\w)" if len(error.text) <= 20 else ""
+        return Pattern(find=(error.text,), regex=near)
     return Pattern(
         find=(error.text,),
         regex=rf"(?:(?i:cuda(?: driver| runtime)?(?: api)? ?(?:error|fail|call))|\bcu(?:da)?[A-Z]\w+)[^\n]{{0,100}}"
@@ -152,11 +151,6 @@ def errors_by_number() -> dict[int, CudaError]:
     return {error.number: error for error in cuda_errors()}
 
 
-@cache
-def _old_cuda_numbers() -> dict[int, CudaError]:
-    return {error.old: error for error in cuda_errors() if error.old is not None}
-
-
 def _cuda(groups: Groups) -> str:
     error = errors_by_name().get(groups.get("cuda_text", "").lower().replace("_", " ").strip(" .'\""))
     if error is None and (name := groups.get("cuda_name")):
@@ -164,7 +158,7 @@ def _cuda(groups: Groups) -> str:
         if error is None:
             return "cuda-error" if name.startswith("CUDA_ERROR_") else ""
     if error is None and (number := groups.get("cuda_number") or groups.get("cuda_old_number")):
-        tables = [errors_by_number(), _old_cuda_numbers()]
+        tables = [errors_by_number(), {error.old: error for error in cuda_errors() if error.old is not None}]
         if "cuda_old_number" in groups:
             tables.reverse()
         error = tables[0].get(int(number)) or tables[1].get(int(number))
@@ -180,18 +174,14 @@ def _status(groups: Groups) -> str:
     if name := groups.get("status"):
         return _by_name().get(name, "" if name.startswith("CUFFT_") else "cuda-error")
     number, family = groups["status_number"], groups["library"].lower()
-    for known in statuses().families:
-        if known.family.lower() == family:
-            return _by_number(known.family).get(int(number), "cuda-error")
-    return "cuda-error"
+    known = next((one.family for one in statuses().families if one.family.lower() == family), None)
+    return _by_number(known).get(int(number), "cuda-error") if known else "cuda-error"
 
 
 def _nvml(groups: Groups) -> str:
     if number := groups.get("nvml_number"):
         return _by_number("NVML").get(int(number), "nvml-error")
-    told = groups["nvml"].rstrip(" .")
-    if told.startswith("ERROR_"):  # the spelling of NVIDIA's Go bindings
-        told = f"NVML_{told}"
+    told = re.sub("^ERROR_", "NVML_ERROR_", groups["nvml"].rstrip(" ."))  # as NVIDIA's Go bindings spell it
     if told in _by_name():
         return _by_name()[told]
     # An unknown text may belong to another pattern.
@@ -246,9 +236,7 @@ _KIND = {
 def pages() -> dict[str, str]:
     """Return every page by its file name, including the list of all pages."""
     causes = sorted(catalogue().causes.values(), key=lambda cause: cause.id)
-    found = {f"{cause.id}.md": _text(cause) for cause in causes}
-    found["README.md"] = "\n".join(_list(causes)) + "\n"
-    return found
+    return {f"{cause.id}.md": _text(cause) for cause in causes} | {"README.md": "\n".join(_list(causes)) + "\n"}
 
 
 def explained() -> dict[str, Callable[[], str]]:

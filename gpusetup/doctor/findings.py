@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +75,7 @@ def current(log: str, resets: dict[str, Reset]) -> str:
 
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
 _SHORT = 200
-"""A text of at most this length may be just an error number."""
+"""A text of at most this length may be just an error number, or typed from memory."""
 
 
 def finding_of(
@@ -119,9 +120,19 @@ def findings(matches: Iterable[Match]) -> tuple[Finding, ...]:
     return tuple(_finding(match) for match in left)
 
 
+@cache
+def _printed() -> tuple[re.Pattern[str], dict[str, str]]:
+    """Return an expression for the longer texts of the catalogue in any case, and how programs print each."""
+    texts = {find.lower(): find for _, pattern in catalogue().patterns() for find in pattern.find if len(find) > 13}
+    return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))), re.IGNORECASE), texts
+
+
 def diagnose_text(text: str) -> tuple[Finding, ...]:
-    """Return the findings in a typed or pasted message, which may be just an error number."""
+    """Return the findings in a typed or pasted message, which may be just an error number or without its capitals."""
     matches = scan(text)
+    if not matches and text.islower() and len(text) <= _SHORT:
+        known, texts = _printed()
+        matches = scan(known.sub(lambda found: texts.get(found[0].lower(), found[0]), text))
     if not matches and len(text) <= _SHORT:
         matches = [Match(cause, 1, (text.strip(),), groups, 1) for cause, groups in bare_numbers(text)]
     return findings(matches)

@@ -3,7 +3,7 @@
 "use strict";
 
 const Doctor = (data) => {
-  const AROUND = 4, FAR = 1200, SHORT = 200, FEW = 40;
+  const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40;
   const made = new Map();
   const expression = (text, flags = "u") => {
     const key = flags + text;
@@ -192,6 +192,12 @@ const Doctor = (data) => {
     return (left.length ? left : matches).sort((a, b) => data.causes[a.cause].weight - data.causes[b.cause].weight || a.line - b.line);
   }
 
+  // -- a text that somebody typed without its capitals --------------------------------------------------------------
+
+  const texts = new Map(known.flatMap(([, finds]) => finds).filter((find) => [...find].length >= LONG).map((find) => [find.toLowerCase(), find]));
+  const typed = [...texts.keys()].sort((one, other) => other.length - one.length).map((find) => find.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
+  const printed = (text) => text.replace(expression(typed.join("|"), "giu"), (found) => texts.get(found.toLowerCase()) ?? found);
+
   // -- a text that is little more than a number ---------------------------------------------------------------------
 
   function bareNumbers(text) {
@@ -241,6 +247,7 @@ const Doctor = (data) => {
     const named = expression(data.reference).exec(text);
     if (named) return { reference: `GS-${named[1]}` };
     let matches = scan(text);
+    if (!matches.length && has("^\\P{Lu}*\\p{Ll}\\P{Lu}*$", text) && text.length <= SHORT) matches = scan(printed(text));
     if (!matches.length && text.length <= SHORT) matches = bareNumbers(text);
     if (matches.length) return { findings: findings(matches) };
     for (const [mentioned] of text.matchAll(expression(data.mentioned, "gu"))) if (own(data.references, mentioned)) return { reference: mentioned };
