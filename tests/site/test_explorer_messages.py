@@ -80,7 +80,7 @@ def test_it_is_loaded_when_it_is_asked_for_and_sends_nothing(page, site):
     assert not any("messages.js" in name for name in page.tells(names))
     _ask(page, TOO_OLD)
     assert all(name.startswith("file:") for name in page.tells(names))
-    assert len(gzip.compress((site / "explorer/messages.js").read_bytes())) < 200_000
+    assert len(gzip.compress((site / "explorer/messages.js").read_bytes())) < 240_000
 
 
 @pytest.mark.parametrize(
