@@ -11,9 +11,14 @@ from gpusetup.doctor.scan import scan
 from gpusetup.model.diagnosis import CudaError
 from gpusetup.recovery.table import known as xid
 
+_XID = (
+    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
+    r"{0}\D{{0,3}}({1})(?:\D[^\n]{{0,60}})?"
+)
+"""The number alone, or beside a word about GPUs: databases have xids too."""
 WORDS = {
-    "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
-    "sxid": re.compile(r"sxid\D{0,3}(\d{5})", re.IGNORECASE),
+    "xid": re.compile(_XID.format("xid", r"\d{1,3}"), re.IGNORECASE),
+    "sxid": re.compile(_XID.format("sxid", r"\d{5}"), re.IGNORECASE),
     "api": re.compile(r"(?:\D*\s)?\(?(?:version\s*)?(1[0-9]0[0-9]0)\)?", re.IGNORECASE),
     "error": re.compile(
         r"(?:(?:cuda|driver|runtime|api|cudaerror|cuda_error|error|code|status|failed|with|call|the|number)[\s:=#_]*)*"
