@@ -162,6 +162,13 @@ BAD = "W: GPG error: {}/ InRelease: The following signatures were invalid: BADSI
         ("E: Failed to fetch {}/Packages  404  Not Found", OURS, [OURS], ("refuse", "GS-449")),
         ("E: Failed to fetch {}/Packages  404  Not Found", OTHER, [OURS], ("info", "")),
         ("W: {}/ has no Date", OURS, [OURS], ("info", "")),
+        (
+            "W: GPG error: {}/ InRelease: Splitting up /var/tmp/l into data and signature failed",
+            OURS,
+            [OURS],
+            ("refuse", "GS-332"),
+        ),
+        ("E: Write error - write (28: No space left on device)", OURS, [OURS], ("refuse", "GS-332")),
     ],
 )
 def test_trouble_of_our_own_repositories_is_refused(tmp_path, line, address, asked, told):

@@ -35,6 +35,8 @@ _HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-[a-z0-9]+-devel$|
 _SIGNATURE = re.compile(
     r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
 )
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|into data and signature failed")
+"""apt splits a signed list with a temporary file, for which a full /tmp has no room."""
 _BROKE_OFF = re.compile(
     r"reset by peer|Error reading from server|Undetermined Error|unexpected size|Hash Sum mismatch|sync in progress"
     r"|Connection failed|Curl error \((?:16|18|52|55|56|92)\)|\b50[0234] "
@@ -224,7 +226,10 @@ class Preview:
         # "Err:2 ADDRESS" only announces what an E: or W: line explains.
         for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
-            if _SIGNATURE.search(line):
+            if _FULL.search(line):
+                hint = "free some space on the host, in /tmp too: df -h / /tmp /var"
+                self.find("refuse", "disk", line, hint, "GS-332")
+            elif _SIGNATURE.search(line):
                 level = "refuse" if about_ours or not addresses else "warn"
                 self.find(
                     level,
