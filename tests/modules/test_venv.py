@@ -77,6 +77,13 @@ def test_made_kept_moved_and_never_broken(run_module, wanted):
     run_module(gpu_venv, requirements=["frame==1.0"], **adopted, fails="frame 1.0 (is 2.0)")
 
 
+def test_an_index_that_cannot_be_reached_is_the_reason_and_not_the_pins():
+    pip = "echo 'WARNING: Retrying (Retry(total=0)) after connection broken by NameResolutionError'; echo 'ERROR: No matching distribution'; exit 1"
+    environment = SimpleNamespace(env={}, path="/opt/stack", _line=None, log=None)
+    with refused("connection broken by NameResolutionError | ERROR: No matching", "do: check the host's network"):
+        venv.Environment._run(environment, ["/bin/sh", "-c", pip], "check the pins")
+
+
 @pytest.mark.slow
 def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wanted, tmp_path):
     wheels = (tmp_path / "wheels").rename(tmp_path / "python")

@@ -195,6 +195,10 @@ class Environment:
         code, tail = process.stream(argv, self.env, self._line, log=self.log)
         if code:
             telling = [line for line in tail if line.startswith(("ERROR", "Error"))] or tail[-4:]
+            away = [line for line in tail if "connection broken by" in line][-1:]
+            if away:
+                telling = away + telling
+                hint = "check the host's network and gpusetup_proxy, or name a mirror in its /etc/pip.conf"
             if any("No space left on device" in line for line in telling):
                 hint = f"free some space for {self.path}; installing CuPy with its CUDA libraries takes about 8 GB"
             raise HostFailure(
