@@ -206,6 +206,9 @@ _KILLED = (
 )
 
 
+_NO_ANSWER = "No start of json char found"
+
+
 def _failure_text(data: dict[str, Any]) -> str:
     """Return why a task failed: the module's message, of a loop those of the failed items."""
     items = [item for item in data.get("results") or [] if isinstance(item, dict) and item.get("failed")]
@@ -213,7 +216,11 @@ def _failure_text(data: dict[str, Any]) -> str:
         return "\n".join(dict.fromkeys(_failure_text(item) for item in items))[:_TEXT_LIMIT]
     if _text(data.get("module_stderr") or "").strip().endswith("Killed"):
         return _KILLED
-    parts = [data.get("msg"), data.get("module_stderr"), data.get("stderr"), data.get("reason")]
+    said, printed = data.get("module_stderr"), data.get("module_stdout")
+    message = data.get("msg")
+    if (said or printed) and _NO_ANSWER in _text(message or ""):  # a login or sudo that failed says why itself
+        message = None if said else printed
+    parts = [message, said, data.get("stderr"), data.get("reason")]
     texts = [_text(part).strip() for part in parts if part]
     return (
         "\n".join(dict.fromkeys(text for text in texts if text))[:_TEXT_LIMIT] or "it failed without an error message"

@@ -72,11 +72,15 @@ class Failure:
         if "pyenv: " in text or "asdf: " in text:
             real = "-e ansible_python_interpreter=/usr/bin/python3"
             return f"a version manager's shim answered, and it has no such Python; name a real one: {real}"
+        if "must have a tty" in text:
+            return "the host's sudoers file has requiretty: switch it off for this user"
+        if "sudo" in text and ("permission denied" in text or "not found" in text):
+            return "this user cannot run sudo on the host: install it, or log in as root: --user root"
         if "sudo" in text or "become" in text or "password" in text:
             return "give the sudo password with -K, or allow the user passwordless sudo"
         if "python" in text:
             return "the host needs Python 3.6 or newer; set ansible_python_interpreter to one"
-        return "see the full log of the run"
+        return f"see what the login prints: ansible all -i {where} -m raw -a id"
 
 
 @dataclass

@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from gpusetup.drive import callback
+from gpusetup.drive.events import Failure
 from gpusetup.drive.runner import Finished, Process, descendants, end_all, end_of, run, stream_all
 from gpusetup.errors import BadInputError
 from tests.programs import gone
@@ -277,8 +278,24 @@ def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer, tmp_p
     assert json.loads(line)["message"] == why
 
 
-def test_a_program_that_the_host_killed_is_no_json_that_does_not_start(writer, tmp_path):
-    said = {"msg": "Module result deserialization failed: No start of json char found", "module_stderr": "Killed\n"}
+NOLOGIN, NO_TTY = "This account is currently not available.\n", "sudo: sorry, you must have a tty to run sudo\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "told", "hint"),
+    [
+        ({"module_stderr": "Killed\n"}, "when memory runs out", ""),
+        ({"module_stdout": NOLOGIN, "module_stderr": ""}, "This account is currently not available.", "-m raw -a id"),
+        ({"module_stdout": "", "module_stderr": NO_TTY}, NO_TTY.strip(), "requiretty"),
+        ({"module_stderr": "/bin/sh: 1: sudo: Permission denied\n"}, "Permission denied", "cannot run sudo"),
+        ({"module_stderr": "sudo: a password is required\n"}, "sudo: a password is required", "-K"),
+    ],
+)
+def test_a_login_that_ran_no_module_is_told_in_its_own_words(writer, tmp_path, printed, told, hint):
+    said = {"msg": "Module result deserialization failed: No start of json char found", **printed}
     writer(0.001).v2_runner_on_failed(SimpleNamespace(host=AGAIN.host, task=TASK, result=said))
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
-    assert "when memory runs out" in json.loads(line)["message"]
+    message = json.loads(line)["message"]
+    assert told in message
+    assert "deserialization" not in message
+    assert hint in Failure("", message).way_out("hosts.ini")
