@@ -95,7 +95,7 @@ def place(tmp_path_factory):
 
 
 def test_every_block_is_here():
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 4
     assert sum(page.read_text().count("```console") for page in PAGES) == 4
 
 
