@@ -40,7 +40,8 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     close = [system.id for system in found] or difflib.get_close_matches(
         lowered.replace(" ", ""), known, n=3, cutoff=0.5
     )
-    elsewhere = next((hint for word, hint in matrix.os.elsewhere.items() if word in lowered), "")
+    named = [word for word in matrix.os.elsewhere if word in lowered]
+    elsewhere = matrix.os.elsewhere[max(named, key=len)] if named else ""  # macos is not cos
     foreign = _without_packages(matrix.os, lowered)
     near = f"{foreign}; " if foreign else f"did you mean {', '.join(close)}? " if close else ""
     raise BadInputError(
