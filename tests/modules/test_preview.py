@@ -173,7 +173,8 @@ BAD = "W: GPG error: {}/ InRelease: The following signatures were invalid: BADSI
 )
 def test_trouble_of_our_own_repositories_is_refused(tmp_path, line, address, asked, told):
     look = preview.Preview({"simulated_root": "", "older": False, "state_dir": str(tmp_path)})
-    look._judge_trouble([line.format(address)], [{"name": "cuda", "uris": [f"{uri}/" for uri in asked]}])
+    before = [BAD.format(OURS)] * ("GS-332" in told)
+    look._judge_trouble([*before, line.format(address)], [{"name": "cuda", "uris": [f"{uri}/" for uri in asked]}])
     assert [(item["level"], item["reference"]) for item in look.findings] == [told]
 
 

@@ -155,14 +155,10 @@ class Apt(PackageManager):
         code, text, error = process.output(["apt-cache", *self.options, *words], self.env, 120)
         if code:
             said = "; ".join(line for line in error.splitlines() if line.startswith("E:")) or error.strip()[-300:]
-            full = "No space left on device" in said
-            hint = "free some space on the host, in /tmp too: df -h / /tmp /var"
-            raise HostFailure(
-                "GS-332" if full else "GS-449",
-                "apt cannot read the package lists",
-                said,
-                hint=hint if full else "run the same command again in a minute",
-            )
+            reference, hint = "GS-449", "run the same command again in a minute"
+            if "No space left on device" in said:
+                reference, hint = "GS-332", "free some space on the host: df -h / /tmp /var"
+            raise HostFailure(reference, "apt cannot read the package lists", said, hint=hint)
         return text
 
     def file_names(self, wish: Wish) -> List[str]:

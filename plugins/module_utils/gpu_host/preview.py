@@ -223,13 +223,14 @@ class Preview:
 
     def _judge_trouble(self, trouble: List[str], ours: List[Dict[str, Any]]) -> None:
         addresses = [uri.rstrip("/") for source in ours for uri in sources.without_logins(source.get("uris") or [])]
+        full = next((line for line in trouble if _FULL.search(line)), "")
+        if full:  # all other trouble comes of it
+            self.find("refuse", "disk", full, "free some space on the host: df -h / /tmp /var", "GS-332")
+            return
         # "Err:2 ADDRESS" only announces what an E: or W: line explains.
         for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
-            if _FULL.search(line):
-                hint = "free some space on the host, in /tmp too: df -h / /tmp /var"
-                self.find("refuse", "disk", line, hint, "GS-332")
-            elif _SIGNATURE.search(line):
+            if _SIGNATURE.search(line):
                 level = "refuse" if about_ours or not addresses else "warn"
                 self.find(
                     level,

@@ -294,8 +294,7 @@ NOLOGIN, NO_TTY = "This account is currently not available.\n", "sudo: sorry, yo
 def test_a_login_that_ran_no_module_is_told_in_its_own_words(writer, tmp_path, printed, told, hint):
     said = {"msg": "Module result deserialization failed: No start of json char found", **printed}
     writer(0.001).v2_runner_on_failed(SimpleNamespace(host=AGAIN.host, task=TASK, result=said))
-    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
-    message = json.loads(line)["message"]
+    message = json.loads((tmp_path / "events.jsonl").read_text())["message"]
     assert told in message
     assert "deserialization" not in message
     assert hint in Failure("", message).way_out("hosts.ini")
