@@ -42,6 +42,8 @@ FAR = 1200
 """The lines around a find are cut to this many characters before and after its own line."""
 FEW = 40
 """A text of at most this many lines is a message as people paste it: it is read more closely."""
+TYPED = 110
+"""The longest line that somebody may have typed from memory, in characters."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
 
@@ -85,7 +87,8 @@ class Expression:
 
     def __init__(self, pattern: Pattern) -> None:
         self._text = pattern.regex
-        self.own_line = pattern.own_line or _XID.search(self._text) is not None
+        self._typed = pattern.typed
+        self.own_line = pattern.own_line or pattern.typed or _XID.search(self._text) is not None
         certain = any(map(str.isdigit, _ANY_NUMBER.sub("", self._text)))
         self.by_exact_lines = certain and not self.own_line
 
@@ -103,6 +106,8 @@ class Expression:
 
     def fits(self, place: Place) -> dict[str, str] | None:
         """Return the named groups if the expression matches at this place, else None."""
+        if self._typed and len(place.own_joined) > TYPED:
+            return None
         if not self._text:
             return {}
         scope = place.own if self.own_line else place.window

@@ -164,10 +164,10 @@ class Match(NamedTuple):
 
 
 class _Prepared:
-    """The catalogue's patterns, ready for a scan."""
+    """The catalogue's patterns, ready for a scan; those for what people type are for short texts alone."""
 
-    def __init__(self) -> None:
-        patterns = catalogue().patterns()
+    def __init__(self, *, typed: bool) -> None:
+        patterns = [known for known in catalogue().patterns() if typed or not known[1].typed]
         self.causes = [cause for cause, _ in patterns]
         self.expressions = [Expression(pattern) for _, pattern in patterns]
         self.finds = [(number, find) for number, (_, pattern) in enumerate(patterns) for find in pattern.find]
@@ -180,8 +180,8 @@ class _Prepared:
 
 
 @cache
-def _prepared() -> _Prepared:
-    return _Prepared()
+def _prepared(*, typed: bool) -> _Prepared:
+    return _Prepared(typed=typed)
 
 
 class _Tally:
@@ -249,9 +249,8 @@ class _Shape(NamedTuple):
     depends: Literal["nothing", "shapes", "lines"]
 
 
-def _possible_shapes(raw: bytes, shapes: list[bytes]) -> dict[int, _Shape]:
+def _possible_shapes(raw: bytes, shapes: list[bytes], prepared: _Prepared) -> dict[int, _Shape]:
     """Return, by number, the shapes with a find whose pattern can match in this text."""
-    prepared = _prepared()
     found = prepared.literals.hits(b"\n".join(shapes))
     text = raw.decode("utf-8", "replace") if found else ""
     possible = cache(lambda pattern: prepared.expressions[pattern].possible(text))
@@ -282,14 +281,15 @@ def _possible_shapes(raw: bytes, shapes: list[bytes]) -> dict[int, _Shape]:
 
 
 class _Block:
-    """Whole lines of a log, and the finds in them."""
+    """Whole lines of a log, and the finds in them. `whole`: they are all of the text."""
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, *, whole: bool = False) -> None:
         for first, copies in _COPIES.items():
             for copied, letter in copies if first in raw else ():  # most logs have none
                 raw = raw.replace(copied, letter)
         self.raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
         self.forms = self.raw.translate(_SHAPE).split(b"\n")
+        self.known = _prepared(typed=whole and len(self.forms) <= FEW)
 
     def tail(self, first: int) -> bytes:
         """Return the text from a line on."""
@@ -301,7 +301,7 @@ class _Block:
         # Most lines of a log share their shape (the line with its digits replaced) with others.
         numbered: dict[bytes, int] = {}
         shapes = [numbered.setdefault(form, len(numbered)) for form in self.forms]
-        telling = _possible_shapes(self.raw, list(numbered))
+        telling = _possible_shapes(self.raw, list(numbered), self.known)
         if not telling:
             return
         lines = self.raw.split(b"\n")
@@ -317,8 +317,8 @@ class _Block:
                 around = plain.between(*before), plain.between(*after)
                 for part, places in groupby(told.places, lambda place: place[0] // FAR):  # each with its neighbours
                     near = raw[max(0, part - 1) * FAR : (part + 2) * FAR].decode("utf-8", "replace")
-                    meant = {find for _, found in places for find in _prepared().meant[found]}
-                    _judge(tally, near, Place(near, *around), tuple(meant & set(told.finds)), number + index)
+                    meant = {find for _, found in places for find in self.known.meant[found]}
+                    self._judge(tally, near, Place(near, *around), tuple(meant & set(told.finds)), number + index)
                 continue
             key: tuple[object, ...] = (plain[index], told.finds)
             if told.depends != "nothing":
@@ -327,29 +327,26 @@ class _Block:
             causes = remembered.get(key)
             if causes is None:
                 place = Place(plain[index], plain.between(*before), plain.between(*after))
-                causes = _judge(tally, raw.decode("utf-8", "replace"), place, told.finds, number + index)
+                causes = self._judge(tally, raw.decode("utf-8", "replace"), place, told.finds, number + index)
                 if len(remembered) < _REMEMBERED:
                     remembered[key] = causes
             else:
                 for cause in causes:
                     tally.times[cause] += 1
 
-
-def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], number: int) -> tuple[str, ...]:
-    """Return the causes that the finds in a line confirm."""
-    prepared = _prepared()
-    told: dict[str, dict[str, str]] = {}
-    first = len(line)
-    for pattern, text in dict(prepared.finds[find] for find in finds if prepared.finds[find][1] in line).items():
-        groups = prepared.expressions[pattern].fits(place)
-        if groups is None or not (cause := meaning(prepared.causes[pattern], groups)):
-            continue
-        if not (another_module(cause, place.window) or foreign(catalogue()[cause].area, line)):
-            told.setdefault(cause, {}).update(groups)
-            first = min(first, line.find(text))
-    for cause, groups in told.items():
-        tally.add(cause, number, _evidence(line, first), groups)
-    return tuple(told)
+    def _judge(self, tally: _Tally, line: str, place: Place, finds: tuple[int, ...], number: int) -> tuple[str, ...]:
+        """Return the causes that the finds in a line confirm."""
+        known, told, first = self.known, dict[str, dict[str, str]](), len(line)
+        for pattern, text in dict(known.finds[find] for find in finds if known.finds[find][1] in line).items():
+            groups = known.expressions[pattern].fits(place)
+            if groups is None or not (cause := meaning(known.causes[pattern], groups)):
+                continue
+            if not (another_module(cause, place.window) or foreign(catalogue()[cause].area, line)):
+                told.setdefault(cause, {}).update(groups)
+                first = min(first, line.find(text))
+        for cause, groups in told.items():
+            tally.add(cause, number, _evidence(line, first), groups)
+        return tuple(told)
 
 
 def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
@@ -372,11 +369,11 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
         elif size >= _ENDLESS:
             block.look(tally, context, len(block.forms), number)
             kept, context, number = [block.raw[-2 * FAR :]], 0, number + len(block.forms) - 1
-    block = _Block(b"".join(kept))
+    block = _Block(b"".join(kept), whole=number == 1)
     block.look(tally, context, len(block.forms), number)
     for glue in (b" ", b"") if number == 1 and len(block.forms) <= FEW else ():
         if tally.rootless():
-            whole, unbroken = _Tally(), _Block(WRAPPED.sub(partial(_unbroken, glue), block.raw))
+            whole, unbroken = _Tally(), _Block(WRAPPED.sub(partial(_unbroken, glue), block.raw), whole=True)
             unbroken.look(whole, 0, len(unbroken.forms), 1)
             tally = tally if tally.times and whole.rootless() else whole
     return tally.matches()

@@ -15,7 +15,7 @@ from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
 from gpusetup.doctor.findings import recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
-from gpusetup.doctor.patterns import FEW, PREFIX, Expression
+from gpusetup.doctor.patterns import FEW, PREFIX, TYPED, Expression
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
 from gpusetup.doctor.references import pages as reference_pages
 from gpusetup.doctor.scan import ESCAPES, STAMP
@@ -40,7 +40,7 @@ def messages() -> dict[str, Any]:
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
-        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
+        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "typed": TYPED, "copied": scan.COPIED,
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
         "address": script(scan.ADDRESS), "ours": script(scan.OURS),
@@ -70,11 +70,16 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:
-    """Return the number of the pattern's cause, its texts, its expression, and whether it judges one line alone."""
+    """Return the cause's number, the texts, the expression, and 1 if it judges one line alone, 2 if typed."""
     regex = script(pattern.regex) if pattern.regex else ""
     for sign, meant in _SHORT.items():
         regex = regex.replace(meant, sign)
-    return [list(catalogue().causes).index(cause), list(pattern.find), regex, int(Expression(pattern).own_line)]
+    return [
+        list(catalogue().causes).index(cause),
+        list(pattern.find),
+        regex,
+        Expression(pattern).own_line + pattern.typed,
+    ]
 
 
 def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:

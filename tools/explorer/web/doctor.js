@@ -3,7 +3,7 @@
 "use strict";
 
 const Doctor = (data) => {
-  const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40;
+  const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40, TYPED = 2;
   const made = new Map();
   const expression = (text, flags = "u") => {
     const key = flags + text;
@@ -92,6 +92,7 @@ const Doctor = (data) => {
   // -- a find and the lines around it -------------------------------------------------------------------------------
 
   function fits([, , text, alone], place) {
+    if (alone === TYPED && oneLine(place.own).length > data.typed) return null;
     if (!text) return {};
     const scope = alone ? place.own : place.window();
     let found = expression(text).exec(scope);
@@ -134,6 +135,7 @@ const Doctor = (data) => {
       const told = new Map();
       let first = line.length;
       for (const [pattern, find] of new Map(patterns.filter(([, text]) => line.includes(text)))) {
+        if (known[pattern][3] === TYPED && raw.length > data.few) continue;
         const groups = fits(known[pattern], place);
         const cause = groups && meaning(known[pattern][0], groups);
         if (cause && !foreign(cause, data.causes[cause].area, line, place)) {
