@@ -16,7 +16,6 @@ examples:
 from __future__ import annotations
 
 import os
-import re
 import select
 import stat
 import sys
@@ -138,8 +137,8 @@ def _explain(arguments: argparse.Namespace) -> Exit:
 
     if reference := reference_in(arguments.explain):
         return _reference(arguments, reference)
-    if alert := _alert_named(arguments.explain):
-        return _alert(arguments, alert)
+    if (done := _alert(arguments, arguments.explain)) is not None:
+        return done
     pages = explained()
     if arguments.explain not in pages and (found := diagnose_text(arguments.explain)):
         arguments.explain = found[0].cause
@@ -166,8 +165,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     short = log.short()
     if reference := reference_in(short):
         return _reference(arguments, reference)
-    if alert := _alert_named(short):
-        return _alert(arguments, alert)
+    if (done := _alert(arguments, short)) is not None:
+        return done
     if (cve := short.strip().upper()).startswith("CVE-") and len(cve.split()) == 1:
         return _vulnerability(arguments, cve)
     found = diagnose_text(short) if short else diagnose_chunks(log.pieces())
@@ -204,23 +203,15 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
     return output.answer(arguments.format, document, reference_text(reference, entry), arguments.out)
 
 
-def _alert_named(text: str) -> str:
-    """Return the page of the alert of `gpusetup export monitoring` with this name; nothing if there is none."""
+def _alert(arguments: argparse.Namespace, text: str) -> Exit | None:
+    """Explain the alert of `gpusetup export monitoring` with this name; None if there is none."""
     name = text.strip()
     if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
-        return ""
-    from gpusetup.monitoring.files import alert_page
+        return None
+    from gpusetup.monitoring.files import meaning_of
 
-    return alert_page(name)
-
-
-def _alert(arguments: argparse.Namespace, page: str) -> Exit:
-    """Explain an alert: its meaning, and what to do."""
-    from gpusetup.model.examined import DoctorAlert
-
-    name, severity, cause = re.findall(r"^## (\w+)\n\n`(\w+)`(?s:.*?)(?:--explain ([a-z0-9-]+)`)?\n\Z", page)[0]
-    document = DoctorAlert(alert=name, severity=severity, cause=cause, page=page)
-    return output.answer(arguments.format, document, page, arguments.out)
+    found = meaning_of(name)
+    return output.answer(arguments.format, found, found.page, arguments.out) if found is not None else None
 
 
 def _vulnerability(arguments: argparse.Namespace, cve: str) -> Exit:

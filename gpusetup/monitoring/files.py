@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from gpusetup.content import host_code
+from gpusetup.model.examined import DoctorAlert
 
 _DATA = Path(__file__).parent / "data"
 _ALERTS = "rules/gpusetup-alerts.yml"
@@ -27,7 +28,11 @@ def files(runbook: str = "") -> dict[str, str]:
     return found | {"dcgm-counters.csv": counters.of("4.6"), "dcgm-4.7-counters.csv": counters.of("4.7")}
 
 
-def alert_page(name: str) -> str:
-    """Return the page of an alert; nothing if no alert has this name."""
-    sections = (_DATA / "alerts.md").read_text(encoding="utf-8").split("\n## ")
-    return next((f"## {text.rstrip()}\n" for text in sections if text.partition("\n")[0] == name), "")
+def meaning_of(name: str) -> DoctorAlert | None:
+    """Return what an alert means, from its section in alerts.md; None if no alert has this name."""
+    text = (_DATA / "alerts.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## {name}\n\n`(\w+)`(?:(?!\n## )(?s:.))*", text, re.MULTILINE)
+    if found is None:
+        return None
+    cause = re.search(r"doctor --explain ([a-z0-9-]+)`\Z", page := found[0].rstrip())
+    return DoctorAlert(alert=name, severity=found[1], cause=cause[1] if cause else "", page=page + "\n")

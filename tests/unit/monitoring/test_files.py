@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.monitoring.files import alert_page, files
+from gpusetup.monitoring.files import files, meaning_of
 from gpusetup.recovery.table import catalogue as xids
 from gpusetup.verify.pages import explained
 
@@ -92,7 +92,7 @@ def kept(ours, theirs):
 
 @ALERTS
 def test_an_alert_has_a_page_that_says_what_the_rule_says(alert):
-    page = alert_page(alert["alert"])
+    page = meaning_of(alert["alert"]).page
     assert "{{" not in page
     assert f"`{alert['labels']['severity']}`" + (f", after {alert['for']}" if "for" in alert else "") in page
     assert f"\n    {alert['expr']}\n" in page

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Need, Step
-from gpusetup.monitoring.files import alert_page
+from gpusetup.monitoring.files import meaning_of
 from gpusetup.recovery.table import Reset, gravest, of_cause, of_driver, of_xid, recovery, settled, table
 from gpusetup.recovery.table import catalogue as xids
 
@@ -56,7 +56,7 @@ def test_the_textfile_knows_the_same_words_by_the_same_numbers():
 
 def test_the_figures_and_the_alert_name_the_same_numbers():
     (figure,) = (row for row in import_module("gpu_textfile.figures").FIGURES if row.field == "gpu_recovery_action")
-    for text in (alert_page("GpuRecoveryNeeded"), figure.help):
+    for text in (meaning_of("GpuRecoveryNeeded").page, figure.help):
         for row in table().driver[1:5]:
             assert re.search(rf"\b{row.number} {row.words[0].split()[0].lower()}", text), text
 
