@@ -1,5 +1,6 @@
 """Follow the event stream of a playbook, and derive each host's progress from it."""
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +75,7 @@ class Failure:
             return f"a version manager's shim answered, and it has no such Python; name a real one: {real}"
         if "must have a tty" in text:
             return "the host's sudoers file has requiretty: switch it off for this user"
-        if "sudo" in text and ("permission denied" in text or "not found" in text):
+        if re.search(r"sudo: (?:permission denied|(?:command )?not found)", text):
             return "this user cannot run sudo on the host: install it, or log in as root: --user root"
         if "sudo" in text or "become" in text or "password" in text:
             return "give the sudo password with -K, or allow the user passwordless sudo"
