@@ -190,8 +190,8 @@ def _asked_in_full(argv: list[str]) -> str:
 
 
 def _versions(form: str) -> Exit:
+    from gpusetup.cli.about import about, about_lines
     from gpusetup.cli.output import json_text
-    from gpusetup.cli.start import about, about_lines
 
     found = about()
     if form == "json":
