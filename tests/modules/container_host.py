@@ -51,8 +51,7 @@ class Host:
         replace(monkeypatch, containers, SETTINGS=settings, CDI_FOLDERS=(f"{root}/etc/cdi", f"{root}/run/cdi"))
         replace(monkeypatch, cdi, PLACE=f"{root}/run/cdi/nvidia.yaml")
         below(root, monkeypatch, {cdi: "UNIT", systemd: "FOLDER"})
-        loaded = lambda _host: {"version": self.driver} if self.driver else None  # noqa: E731
-        replace(monkeypatch, modules, loaded_nvidia=loaded)
+        replace(monkeypatch, modules, loaded_nvidia=lambda _host: {"version": self.driver} if self.driver else None)
         self.toolkit("1.20.0")
 
     def program(self, name, text):

@@ -61,8 +61,7 @@ class DebHost:
     native: str = "amd64"
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
-        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which="/usr/bin/{}".format)
 
     def package(self, key: str, version: str) -> Deb:
         name, _colon, arch = key.partition(":")

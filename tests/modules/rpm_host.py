@@ -42,8 +42,7 @@ class RpmHost:
         return Rpm(name, version.removeprefix("0:"), "what-nobody-has" if name in self.uninstallable else "")
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
-        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which="/usr/bin/{}".format)
         replace(monkeypatch, dnf.probe_packages, versionlocks=lambda _host: sorted(self.locked))
         replace(monkeypatch, dnf.Dnf, enabled_stream=lambda _self, module: self.enabled.get(module))
         replace(monkeypatch, dnf.Dnf, architecture=lambda _self: "x86_64")

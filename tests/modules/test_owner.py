@@ -104,7 +104,7 @@ def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock, 
     owner.hold(folder, token)
     owner.release(folder, token)
     owner.hold(folder, "")
-    with refused("another gpusetup took this host over and has ended"):
+    with refused("another gpusetup took this host over"):
         owner.hold(folder, late)
     owner.release(folder, owner.take(folder, ANNA, "580"))
     with refused():

@@ -29,8 +29,7 @@ class Answers:
     def __init__(self, monkeypatch, **answers):
         self.answers, self.said, self.env = answers, [], {}
         self.installed = {"nvidia-modprobe": "3:580.178.04-1", "nvidia-persistenced": "3:580.159.04-1"}
-        which = lambda name, _env: "/usr/bin/" + name  # noqa: E731
-        replace(monkeypatch, process, output=self.output, stream=self.stream, which=which)
+        replace(monkeypatch, process, output=self.output, stream=self.stream, which="/usr/bin/{}".format)
         monkeypatch.setattr(zypper.Zypper, "architecture", lambda _self: "x86_64")
 
     def output(self, argv, env, *_more, **_named):

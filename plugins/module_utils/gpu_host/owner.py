@@ -56,12 +56,8 @@ def hold(folder: str, token: str) -> None:
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is None and token in _lost(folder):
-            raise HostFailure(
-                "GS-452",
-                "another gpusetup took this host over and has ended",
-                note="this run showed no sign of life for too long",
-                hint="run the same command again",
-            )
+            what, why = "another gpusetup took this host over", "this run showed no sign of life for too long"
+            raise HostFailure("GS-452", what, note=why, hint="run the same command again")
         if owner is None or (not token and _is_dead(owner)):
             return
         if owner["token"] != token:
