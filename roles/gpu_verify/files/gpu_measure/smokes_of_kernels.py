@@ -11,7 +11,7 @@ HALF = 5e-3
 
 def heads(torch: Any, index: int, length: int = 200, queries: int = 8, keys: int = 8) -> Tuple[Any, Any, Any, Any, Any]:
     """Return queries, keys, values [length, heads, 64] in half precision, and exact attention without and with mask."""
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     q, k, v = (torch.randn(length, count, 64, generator=numbers).half() for count in (queries, keys, keys))
     every = [part.double().transpose(0, 1) for part in (q, *(x.repeat_interleave(queries // keys, 1) for x in (k, v)))]
     weights = every[0] @ every[1].transpose(1, 2) / 8.0
@@ -28,7 +28,6 @@ def xformers(_library: Any, index: int) -> Iterator[Trial]:
     import xformers.ops
     from xformers import _cpp_lib as inside
 
-    torch.cuda.set_device(index)
     why = getattr(inside, "_cpp_library_load_exception", None)
     if why is not None:  # xFormers only warned, and would later report that no kernel fits
         raise OSError(f"its compiled part was not loaded: {' '.join(str(why).split())}")
@@ -45,7 +44,6 @@ def flash_attn(library: Any, index: int) -> Iterator[Trial]:
     """Run attention with a causal mask."""
     import torch
 
-    torch.cuda.set_device(index)
     q, k, v, _, masked = heads(torch, index)
     yield Trial(
         "causal-attention",
@@ -59,7 +57,6 @@ def flashinfer(library: Any, index: int) -> Iterator[Trial]:
     """Run a prefill with grouped heads; the kernel is compiled here unless a package of prebuilt ones is installed."""
     import torch
 
-    torch.cuda.set_device(index)
     q, k, v, _, masked = heads(torch, index, queries=8, keys=2)
     yield Trial(
         "causal-prefill",
@@ -73,8 +70,7 @@ def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
     """Run layers with weights in eight and four bits."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     weight = torch.randn(256, 512, generator=numbers).half()
     data = torch.randn(64, 512, generator=numbers).half()
     exact, put = data.double() @ weight.double().T, data.to(f"cuda:{index}")
@@ -97,8 +93,7 @@ def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     import transformer_engine.pytorch as engine
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     data = torch.randn(64, 256, generator=numbers)
     put = data.to(f"cuda:{index}")
     layer = engine.Linear(256, 128, bias=True, device=f"cuda:{index}")
@@ -114,8 +109,7 @@ def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     u, delta = (torch.randn(1, 16, 64, generator=numbers) for _ in range(2))
     a = -torch.rand(16, 8, generator=numbers)
     b, c = (torch.randn(1, 8, 64, generator=numbers) for _ in range(2))
@@ -138,8 +132,7 @@ def causal_conv1d(library: Any, index: int) -> Iterator[Trial]:
     """Run a causal convolution."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     data, weight = torch.randn(2, 64, 128, generator=numbers), torch.randn(64, 4, generator=numbers)
     padded = torch.nn.functional.pad(data.double(), (3, 0))
     exact = sum(padded[:, :, tap : tap + 128] * weight.double()[None, :, tap, None] for tap in range(4))

@@ -9,8 +9,9 @@ TF32 = 5e-3
 """Relative error of single precision where TF32 may be on."""
 
 
-def generator(torch: Any) -> Any:
-    """Return a generator with a different seed in every run."""
+def generator(torch: Any, index: int) -> Any:
+    """Make this GPU the current one, and return a generator with a different seed in every run."""
+    torch.cuda.set_device(index)
     return torch.Generator().manual_seed(int(time.time() * 1000) % 2**31)
 
 
@@ -18,8 +19,7 @@ def torchvision(vision: Any, index: int) -> Iterator[Trial]:
     """Run operators of torchvision's compiled library, whose build must match torch's."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     corners = torch.randint(0, 400, (300, 2), generator=numbers).float()
     boxes = torch.cat([corners, corners + torch.randint(8, 90, (300, 2), generator=numbers).float()], 1)
     scores = torch.randperm(300, generator=numbers).float()
@@ -47,8 +47,7 @@ def torchaudio(audio: Any, index: int) -> Iterator[Trial]:
     import numpy
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     wave = torch.randn(1, 16000, generator=numbers)
     there, window = wave.to(f"cuda:{index}"), torch.hann_window(400, device=f"cuda:{index}")
     signal = wave[0].double().numpy()
@@ -94,9 +93,8 @@ def transformers(library: Any, index: int) -> Iterator[Trial]:
 
     import torch
 
-    torch.cuda.set_device(index)
     model = tiny_llama(library, torch)
-    words = torch.randint(3, 512, (2, 64), generator=generator(torch))
+    words = torch.randint(3, 512, (2, 64), generator=generator(torch, index))
     with torch.no_grad():
         wanted = model(words).logits
     there, put = copy.deepcopy(model).to(f"cuda:{index}"), words.to(f"cuda:{index}")
@@ -114,8 +112,7 @@ def accelerate(library: Any, index: int) -> Iterator[Trial]:
 
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 64))
     data = torch.randn(32, 128, generator=numbers)
     with torch.no_grad():
@@ -133,8 +130,7 @@ def peft(library: Any, index: int) -> Iterator[Trial]:
     """Run an adapter with non-zero weights, as after training."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     base = torch.nn.Sequential(torch.nn.Linear(128, 96, bias=False))
     adapted = library.get_peft_model(
         base, library.LoraConfig(r=8, lora_alpha=16, target_modules=["0"], lora_dropout=0.0)
@@ -156,8 +152,7 @@ def torchao(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from torchao.quantization import Int8WeightOnlyConfig, quantize_
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     layer = torch.nn.Linear(512, 256, bias=False, dtype=torch.bfloat16)
     layer.weight.data.copy_(torch.randn(256, 512, generator=numbers))
     data = torch.randn(64, 512, generator=numbers).bfloat16()
@@ -176,8 +171,7 @@ def fbgemm_gpu(_library: Any, index: int) -> Iterator[Trial]:
     """Run a sparse operator that FBGEMM registers with torch."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     lengths = torch.randint(0, 20, (4097,), generator=numbers)
     there = lengths.to(f"cuda:{index}")
     wanted = lengths.cumsum(0)
@@ -188,8 +182,7 @@ def torch_tensorrt(library: Any, index: int) -> Iterator[Trial]:
     """Run a layer compiled to a TensorRT engine."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     model = torch.nn.Sequential(torch.nn.Linear(128, 64), torch.nn.ReLU())
     data = torch.randn(16, 128, generator=numbers)
     with torch.no_grad():
@@ -204,8 +197,7 @@ def deepspeed(_library: Any, index: int) -> Iterator[Trial]:
     import torch
     from deepspeed.ops.adam import FusedAdam
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     start, slope = torch.randn(5000, generator=numbers), torch.randn(5000, generator=numbers)
     own = torch.nn.Parameter(start.double())
     own.grad = slope.double()

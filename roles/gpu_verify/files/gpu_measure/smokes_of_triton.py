@@ -24,8 +24,7 @@ def triton(_library: Any, index: int) -> Iterator[Trial]:
     """Run product, bias and gate in one kernel."""
     import torch
 
-    torch.cuda.set_device(index)
-    numbers = generator(torch)
+    numbers = generator(torch, index)
     a, b = (torch.randn(SIZE, SIZE, generator=numbers) for _ in range(2))
     bias = torch.randn(SIZE, generator=numbers)
     exact = a.double() @ b.double() + bias.double()
