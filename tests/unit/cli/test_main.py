@@ -18,8 +18,8 @@ import pytest
 
 from gpusetup import __version__
 from gpusetup.__main__ import run as begin
+from gpusetup.cli import about, output
 from gpusetup.cli import main as front
-from gpusetup.cli import output, start
 from gpusetup.cli.commands import COMMANDS, load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
@@ -254,9 +254,9 @@ def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)
     (prefix / mark).write_text(text)
-    monkeypatch.setattr(start.sys, "prefix", str(prefix))
-    monkeypatch.setattr(start.sys, "base_prefix", "/usr")
-    assert start._installation(prefix, prefix / "lib/python3.11/site-packages") == kind
+    monkeypatch.setattr(about.sys, "prefix", str(prefix))
+    monkeypatch.setattr(about.sys, "base_prefix", "/usr")
+    assert about._installation(prefix, prefix / "lib/python3.11/site-packages") == kind
 
 
 def test_ctrl_c_while_python_imports_is_one_line(monkeypatch, capsys):
