@@ -33,7 +33,7 @@ _PROJECTS = re.compile(
 
 def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request for the arguments of `options.add_requirements` and `options.add_request`."""
-    python = [f"python=={arguments.python.removeprefix('python')}"] if arguments.python is not None else []
+    python = [f"python=={arguments.python}"] if arguments.python is not None else []
     request = question(
         [*arguments.requirements, *python],
         matrix,

@@ -91,7 +91,7 @@ def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
     family = families.pop()
     for system in known.systems:
         number = system.id.removeprefix(family)
-        if number != system.id and _same(number, numbers[0]):
+        if number != system.id and any(_same(number, said) for said in numbers):
             yield system
 
 

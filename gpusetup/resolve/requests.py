@@ -43,6 +43,8 @@ _COUNTED = re.compile(
 )
 """Several GPUs of one kind: 8xh100, 2*a100, h100 x 8, h100:8."""
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
+_OF_PYTHON = re.compile(r"={1,3}\s*(?:python|py|cp)?3(?:\.?([0-9]{1,2}))?")
+"""A Python as programs call it: python3.11, cp311, py3."""
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
 _CUDA_MAJOR = re.compile(r"cu1[0-9]")
 _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
@@ -175,9 +177,13 @@ def parse_requirement(text: str) -> Requirement:
             cuda = re.search(r"cuda[-:]?(\d+\.\d+)", text)
             hint = "a container image includes its CUDA; the driver that its host needs: "
             hint += f"gpusetup matrix cuda{f'=={cuda[1]}.*' if cuda else ''}"
+        elif text[:1].isdigit():
+            hint = f"say what it is a version of: driver={text}, cuda={text}"
         raise BadInputError("GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}", hint=hint)
     component = _component(match["name"], text)
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
+    if component == "python" and (one := _OF_PYTHON.fullmatch(specifier)):
+        specifier = f"==3.{one[1] or '*'}"
     build = _VARIANT.search(specifier)
     if build is not None:
         variant = build[1].lower()
@@ -190,12 +196,10 @@ def parse_requirement(text: str) -> Requirement:
     try:
         canonical = _canonical(specifier)
     except (InvalidSpecifier, InvalidVersion):
-        raise BadInputError(
-            "GS-111",
-            f"invalid version specifier {specifier!r} of {component}",
-            path=f"REQ {text!r}",
-            hint=f"write it as in pip: {component}==1.2.*, '{component}>=1.2', {component}~=1.2",
-        ) from None
+        hint, tag = f"write it as in pip: {component}==1.2.*, '{component}>=1.2'", _CUDA_TAG.search(text)
+        hint = f"a build for one CUDA follows a plus sign: {component}+{tag[0].lower()}" if tag else hint
+        what = f"invalid version specifier {specifier!r} of {component}"
+        raise BadInputError("GS-111", what, path=f"REQ {text!r}", hint=hint) from None
     return Requirement(component=component, specifier=canonical, variant=variant)
 
 
@@ -267,10 +271,6 @@ def question(
     allow_vulnerable: bool = False,
 ) -> Request:
     """Build a request; a partial driver version (550.54) becomes the first release with that prefix."""
-    if driver is not None:
-        driver = re.sub(r"^[rR](?=\d)", "", driver)
-        _check_driver(driver, matrix)
-        driver = _whole_driver(driver, matrix)
     named, number = gpus_of(gpus)
     return Request(
         requirements=parse_requirements(list(requirements)),
@@ -278,7 +278,7 @@ def question(
         gpu_count=number,
         os=find_system(matrix, os).id if os is not None else None,
         arch=arch,
-        driver=driver,
+        driver=_driver(driver, matrix) if driver is not None else None,
         allow_builds=allow_builds,
         allow_vulnerable=allow_vulnerable,
         native=native,
@@ -286,8 +286,9 @@ def question(
     )
 
 
-def _check_driver(version: str, matrix: Matrix) -> None:
-    """Raise BadInputError for anything but a Linux driver version."""
+def _driver(version: str, matrix: Matrix) -> str:
+    """Return the first release with this number; raise BadInputError for anything but a Linux driver version."""
+    version = re.sub(r"^[rR](?=\d)", "", version)
     try:
         nv(version)
     except ValueError:
@@ -301,9 +302,6 @@ def _check_driver(version: str, matrix: Matrix) -> None:
             hint=f"--driver {numbers[version]}" if version in numbers
             else "run on the Linux host: cat /sys/module/nvidia/version",
         )  # fmt: skip
-
-
-def _whole_driver(version: str, matrix: Matrix) -> str:
     known = [item.version for item in matrix.driver.versions if item.platform == "linux" and not item.beta]
     meant = [item for item in known if item.startswith(f"{version}.")]
     return version if version in known or not meant else min(meant, key=nv)
