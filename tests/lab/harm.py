@@ -22,9 +22,9 @@ def break_build(host: Host, version: str) -> Path:
 
 
 @contextmanager
-def packages_locked(host: Host, by: str = "another-apt") -> Iterator[None]:
+def packages_locked(host: Host) -> Iterator[None]:
     """Another program holds dpkg's lock, from the first line of the block to its last."""
-    argv = [*host.ssh_argv(), f'exec python3 -c "{_HOLD}" {by}']
+    argv = [*host.ssh_argv(), f'exec python3 -c "{_HOLD}" another-apt']
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
         assert other.stdout is not None

@@ -49,35 +49,6 @@ def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory
         assert word not in kept + done.out + done.err + wrong.out + wrong.err + plan.err
 
 
-@pytest.mark.slow
-def test_a_lock_is_applied_exactly_also_downwards(lab_hosts, lab_inventory, source, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    wished = {**source, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}
-    newest = apply(tmp_path, lab_inventory([host], wished), "--verify", "never")
-    assert newest.hosts[host.name]["stack"]["driver"]["version"] == "580.178.04", newest.out
-
-    locks = []
-    for version in ("580.142", "580.178.04"):
-        locks.append(tmp_path / f"{version}.lock.json")
-        words = (f"driver=={version}", "--gpu", "t4", "--os", "ubuntu24.04", "--out", locks[-1])
-        gpusetup(tmp_path, "lock", *words).well()
-    inventory = lab_inventory([host], source)
-    for lock in locks:
-        done = apply(tmp_path, inventory, "--lock", lock, "--verify", "never").well()
-        version = lock.name.removesuffix(".lock.json")
-        assert done.hosts[host.name]["stack"]["driver"]["version"] == version
-        assert version in loaded(host)
-        again = apply(tmp_path, inventory, "--lock", lock, "--verify", "never")
-        assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
-
-    edited = json.loads(locks[0].read_text())
-    edited["stack"]["driver"]["version"] = "999.99"
-    locks[0].write_text(json.dumps(edited))
-    refused = apply(tmp_path, inventory, "--lock", locks[0])
-    assert refused.code == 3
-    assert "GS-342" in refused.out
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -1,16 +1,15 @@
 """The lab itself: hosts come up, can be reached, hurt and repaired, and leave nothing behind."""
 
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab import fleet, network
+from tests.lab import network
 from tests.lab.host import Host
 from tests.lab.places import HOSTS, KNOWN_HOSTS, LabError
-from tests.lab.process import run, until
+from tests.lab.process import run
 from tests.lab.spec import HostSpec
 
 
@@ -27,37 +26,6 @@ def test_everything_started(host):
 
 def test_arguments_are_not_interpreted_by_the_remote_shell(host):
     assert host.ssh("printf", "%s|", "a b", "$(touch /tmp/x)", ";id").stdout == "a b|$(touch /tmp/x)|;id|"
-
-
-def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host):
-    subprocess.Popen(
-        [*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL
-    )
-    job = host.path("/var/lib/job")
-    until(lambda: job.exists() and job.read_text(), "the job to begin")
-    host.power_cut()
-    assert not host.running
-    assert host.ssh("true", check=False).returncode == 255
-    host.power_on()
-    assert host.ssh("cat", "/var/lib/job").stdout == "begun\n"
-
-
-def test_a_reboot_can_be_lost(host):
-    host.lose_at_reboot()
-    with pytest.raises(LabError, match="is back from its reboot"):
-        host.reboot(timeout=4)
-    assert not host.running
-    host.lose_at_reboot(lost=False)
-    host.power_on()
-
-
-def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts):
-    (host,) = lab_hosts(machine="t4")
-    before = host.boot_id()
-    (again,) = fleet.up([host.spec])
-    assert again.boot_id() == before
-    with pytest.raises(LabError, match="is different"):
-        fleet.up([HostSpec(**{**vars(host.spec), "machine": "v100"})])
 
 
 def test_an_unknown_word_names_the_known_ones():

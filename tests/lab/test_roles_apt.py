@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from tests.lab.harm import packages_locked
 from tests.lab.moments import installing
 from tests.lab.plays import nvidia_on_debian, package, packages, play, present
 from tests.lab.process import until
@@ -164,12 +163,3 @@ import json, sys, pathlib
 from tests.lab.plays import play
 play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
-
-
-def test_a_lock_is_waited_for_and_its_holder_named(lab):
-    host, inventory = lab.one(flavour="debian12", machine="t4")
-    with packages_locked(host):
-        done = play("apply", inventory, nvidia_on_debian(lab.repositories, gpu_packages_lock_timeout=3))
-        assert done.code == 2
-        assert "GS-453" in done.text
-        assert "another-apt" in done.text

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import subprocess
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -159,24 +158,6 @@ def test_the_resource_is_one_and_one_node_at_a_time(handed):
     assert spec["nodeSelectors"]["matchLabels"] == {"gpusetup/lock": lock["digest"][:12]}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda spec: spec.update(nodeSelectors={}),
-        lambda spec: spec.update(interruptionBudget={"count": 1, "percent": 10}),
-        lambda spec: spec["packages"]["gpusetup"].update(name="gpusetup"),
-        lambda spec: spec["packages"]["gpusetup"].update(image="registry.example.com/gpusetup-node:1"),
-        lambda spec: spec["packages"]["gpusetup"].update(interrupt={"type": "restart"}),
-        lambda spec: spec.update(drain={}),
-    ],
-)
-def test_what_nodewright_would_refuse_is_refused(handed, change):
-    found = deepcopy(resource(handed))
-    change(found["spec"])
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(found, schema("nodewright"))
-
-
 def test_the_package_is_what_the_agent_reads(handed):
     config = json.loads((handed / "node/config.json").read_text())
     jsonschema.validate(config, schema("nodewright-package"))
@@ -210,10 +191,6 @@ def test_the_daemonset_is_what_kubernetes_takes(handed):
     assert pod["nodeSelector"] == resource(handed)["spec"]["nodeSelectors"]["matchLabels"]
     assert pod["volumes"][1]["configMap"]["name"] == documents[1]["metadata"]["name"]
     assert daemonset["spec"]["selector"]["matchLabels"].items() <= daemonset["spec"]["template"]["metadata"]["labels"].items()  # fmt: skip
-    broken = deepcopy(daemonset)
-    broken["spec"]["template"]["spec"]["initContainer"] = []
-    with pytest.raises(judge.ValidationError):
-        judge.validate(broken, judge.latest_version(), strict=True)
 
 
 def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed, tmp_path, says):

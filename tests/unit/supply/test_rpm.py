@@ -156,16 +156,6 @@ def test_releases_that_share_a_repository_keep_packages_streams_and_keys(tmp_pat
 
 
 @NEEDED
-def test_what_is_there_is_not_fetched_again(tmp_path, supply, key):
-    out = tmp_path / "site"
-    first = add_system(out, supply, key, nothing)
-    gone = tuple(entry._replace(file=entry.file._replace(url="file:///nowhere")) for entry in supply.packages)
-    again = add_system(out, supply._replace(packages=gone), key, nothing)
-    assert again.systems == first.systems
-    check_bundle(out)
-
-
-@NEEDED
 @pytest.mark.parametrize("signed", ["by nobody", "by a stranger"])
 def test_a_package_that_its_vendor_did_not_sign_ends_it(tmp_path, supply, key, signed):
     build(tmp_path / "p", [Rpm("toolkit")], key if signed == "by a stranger" else None)
