@@ -64,7 +64,6 @@ def quoted(word: str) -> str:
 def stage(ledger: Ledger, mark: str, resume: Sequence[str]) -> None:
     """Write the unit that continues after the boot if its mark is there, and the link that enables it."""
     ledger.write(UNIT, _TEXT.format(mark=mark, script=quoted(_SCRIPT), command=" ".join(map(quoted, resume))))
-    os.makedirs(os.path.dirname(STARTS), 0o755, exist_ok=True)
     ledger.link(STARTS, UNIT)
 
 

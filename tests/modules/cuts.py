@@ -42,7 +42,8 @@ from tests.modules.stand_ins import below, replace, write
 from tests.modules.transactions import Job, asked
 
 GPU = "0000:06:00.0"
-WAYS = ("before", "after", "full", "read-only", "fails", "hangs")
+NO_ANSWER = {"hangs": (process.TIMED_OUT, "", "no answer"), "refuses": (1, "", "it cannot be read")}
+WAYS = ("before", "after", "full", "read-only", "fails", *NO_ANSWER)
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
 _UNITS = "etc/systemd/system"
@@ -154,7 +155,7 @@ class Host:
             act = lambda: packages.output(words, env, text=text)  # noqa: E731
         if not reads:
             return self._ran(words, act, (2, "", "it failed"))
-        return (process.TIMED_OUT, "", "no answer") if self._at_point(f"look {words[0]}") == "hangs" else act()
+        return NO_ANSWER.get(self._at_point(f"look {words[0]}")) or act()
 
     def stream(self, argv: Sequence[str], env: Any, *more: Any, **named: Any) -> tuple[int, list[str]]:
         if argv[0] in self.programs:
@@ -450,8 +451,8 @@ class Points:
 
 def _can(way: str, what: str) -> bool:
     verb = what.split(" ", 1)[0]
-    if verb == "look" or way == "hangs":
-        return verb == "look" and way == "hangs"
+    if verb == "look" or way in NO_ANSWER:
+        return verb == "look" and way in NO_ANSWER
     return way in {"before", "after"} or (way == "fails") != (verb in _WRITES)
 
 

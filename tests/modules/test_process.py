@@ -4,7 +4,10 @@ import os
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.boot_arguments import Grubby, Pbl
 
+from tests.modules.stand_ins import refused
 from tests.programs import alive
 
 ENV = process.environment()
@@ -67,3 +70,10 @@ def test_an_interrupted_read_leaves_no_program_behind(monkeypatch):
     with pytest.raises(pytest.exit.Exception):
         process.output(["sleep", "100"], ENV)
     assert seen[0].poll() is not None
+
+
+@pytest.mark.parametrize("thing", [Alternative("cuda", ENV), Grubby("x=y", ENV), Pbl("x=y", ENV)])
+def test_a_look_that_fails_is_no_absence(thing, monkeypatch):
+    monkeypatch.setattr(process, "output", lambda *_words: (1, "", "it cannot be read"))
+    with refused("gave no answer", "it cannot be read"):
+        thing.look()

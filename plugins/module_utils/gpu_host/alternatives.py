@@ -9,6 +9,7 @@ from .failure import HostFailure
 from .journal import State, Thing
 
 AUTO = "auto"
+_NONE = "^$|no alternatives for|is not installed"  # Red Hat's program prints nothing
 
 
 class Alternative(Thing):
@@ -28,7 +29,7 @@ class Alternative(Thing):
 
     def look(self) -> Optional[str]:
         """Return the choice, by update-alternatives of dpkg or Red Hat; None if there is no such alternative."""
-        code, text = process.looked("GS-489", ["update-alternatives", "--display", self.name], self.env)
+        code, text = process.looked("GS-489", ["update-alternatives", "--display", self.name], self.env, _NONE)
         leads = re.search(r"link currently points to (\S+)", text)
         self.path = leads.group(1) if leads else ""
         self.choices = {line.split(" ", 1)[0] for line in text.splitlines() if line.startswith("/")}
@@ -86,6 +87,15 @@ class Link(Thing):
 
     def clear_up(self) -> None:
         files.sweep(self.name)
+
+    def note(self, state: State, before: Optional[str], wanted: Optional[str]) -> None:
+        """Record the earlier target, and the folders that are made for it."""
+        super().note(state, before, wanted)
+        state["folders"].setdefault(self.name, files.folders_of_ours(self.name, state))
+
+    def forget(self, state: State) -> None:
+        super().forget(state)
+        files.drop_folders(state["folders"].pop(self.name, ()))
 
     def back(self, now: Optional[str], first: Optional[str]) -> Optional[str]:
         """Return the earlier target; None if somebody has put a file or folder in the link's place, which stays."""

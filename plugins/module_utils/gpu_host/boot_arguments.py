@@ -4,7 +4,7 @@ is for future kernels, and in the entries of the relevant ones.
 """
 
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_probe import initramfs, kernels
 from ..gpu_probe.host import LiveHost
@@ -14,7 +14,6 @@ from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
 from .machine import Machine
 
-Command = Callable[[Sequence[str]], None]
 CMDLINE, _VENDORS = "/etc/kernel/cmdline", "/usr/lib/kernel/cmdline"
 _LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 _OF_ONE_BOOT = re.compile(r"^(?:BOOT_IMAGE|initrd|systemd\.machine_id)=")
@@ -31,6 +30,11 @@ class Argument(Thing):
     section = "arguments"
     whole = True
     goes_back = True
+
+    def __init__(self, name: str, env: Dict[str, str], log: boot_image.Log = None) -> None:
+        super().__init__(name)
+        self.env = env
+        self.log = log
 
     def wanted(self) -> Any:
         """Return the value that includes the argument."""
@@ -59,11 +63,6 @@ class Argument(Thing):
 class Grubby(Argument):
     """One argument in all of grubby's entries."""
 
-    def __init__(self, name: str, env: Dict[str, str], command: Command) -> None:
-        super().__init__(name)
-        self.env = env
-        self.command = command
-
     def look(self) -> Optional[str]:
         _code, text = process.looked("GS-482", ["grubby", "--info=ALL"], self.env)
         has = [self.name in entry.split() for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
@@ -74,9 +73,8 @@ class Grubby(Argument):
         return now is None or now == wanted
 
     def make(self, wanted: Optional[str]) -> None:
-        self.command(
-            ["grubby", "--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
-        )
+        words = ["--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
+        boot_image.command(["grubby", *words], self.env, self.log)
 
     def failure(self, now: Optional[str], _wanted: Optional[str]) -> HostFailure:
         said = f"grubby says that {now} of its entries have {self.name}"
@@ -86,12 +84,10 @@ class Grubby(Argument):
 class Pbl(Argument):
     """SUSE's tool knows one value per key, so names that others added to the value are kept."""
 
-    def __init__(self, argument: str, env: Dict[str, str], command: Command) -> None:
-        super().__init__(argument)
+    def __init__(self, argument: str, env: Dict[str, str], log: boot_image.Log = None) -> None:
+        super().__init__(argument, env, log)
         self.key, _equals, names = argument.partition("=")
         self.names = names.split(",")
-        self.env = env
-        self.command = command
 
     def look(self) -> List[str]:
         _code, text = process.looked("GS-482", ["pbl", "--get-option", self.key], self.env)
@@ -100,7 +96,8 @@ class Pbl(Argument):
 
     def make(self, wanted: Sequence[str]) -> None:
         value = self.key + "=" + ",".join(wanted)
-        self.command(["pbl", *(["--add-option", value] if wanted else ["--del-option", self.key]), "--config"])
+        words = ["--add-option", value] if wanted else ["--del-option", self.key]
+        boot_image.command(["pbl", *words, "--config"], self.env, self.log)
 
     def failure(self, _now: Sequence[str], _wanted: Sequence[str]) -> HostFailure:
         """Report that there is no boot loader: pbl exits with 0 in that case."""
@@ -154,11 +151,9 @@ class Entries(Argument):
         env: Dict[str, str],
         log: boot_image.Log = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, env, log)
         self.ledger = ledger
         self.counting, self.installed = ([kernel for kernel in some if _places(kernel)] for some in kernels)
-        self.env = env
-        self.log = log
         self.warnings: List[str] = []
 
     def usable(self) -> bool:
@@ -232,7 +227,7 @@ def argument(
     """Return an argument handled by this host's own tool."""
     for tool, kind in (("pbl", Pbl), ("grubby", Grubby)):
         if process.which(tool, env):
-            made: Argument = kind(name, env, lambda argv: boot_image.command(argv, env, log))
+            made: Argument = kind(name, env, log)
             return made
     installed = [kernel["release"] for kernel in machine.kernels()["installed"]]
     return Entries(name, ledger, (machine.wanted_kernels(kernels), installed), env, log)

@@ -124,6 +124,7 @@ def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
 def link_atomically(path: str, target: str) -> None:
     """Create or replace a symbolic link in one step."""
     temporary = os.path.join(os.path.dirname(path), _half(path) + "link")
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     if os.path.lexists(temporary):
         os.unlink(temporary)
     os.symlink(target, temporary)

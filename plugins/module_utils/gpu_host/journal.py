@@ -116,10 +116,10 @@ class Thing:
         """Put back what `noted` returned earlier."""
         if self.whole:
             state[self.section] = noted[0]
+        elif noted:
+            state[self.section][self.name] = noted[0]
         else:
-            state[self.section].pop(self.name, None)
-            if noted:
-                state[self.section][self.name] = noted[0]
+            self.forget(state)
 
 
 class Journal:

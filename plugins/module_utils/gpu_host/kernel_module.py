@@ -83,7 +83,7 @@ def _shown(options: Iterable[str]) -> Dict[str, str]:
 
 def _configured(env: Dict[str, str]) -> Dict[str, str]:
     """Return the options that modprobe would use; of two with one name the last counts."""
-    return _parsed(process.looked("GS-483", ["modprobe", "-c"], env, 30)[1])
+    return _parsed(process.looked("GS-483", ["modprobe", "-c"], env)[1])
 
 
 def _parsed(text: str) -> Dict[str, str]:

@@ -1,6 +1,7 @@
 """Run programs on the host: no shell, a neutral language, a deadline; a grandchild with an open pipe delays nothing."""
 
 import os
+import re
 import shutil
 import subprocess
 from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
@@ -121,11 +122,16 @@ def raw(
     return MISSING, b"", _why_not(argv, found.error == "missing", found.err.decode()).encode()
 
 
-def looked(reference: str, argv: Sequence[str], env: Dict[str, str], seconds: float = 120) -> Tuple[int, str]:
-    """Return (return code, stdout) of a command that only looks; fail if it gave no answer, which is not "nothing"."""
-    code, out, error = output(argv, env, seconds)
-    if code == TIMED_OUT:
-        raise HostFailure(reference, error, " ".join(argv), hint="see why it hangs, then run the same command again")
+def looked(reference: str, argv: Sequence[str], env: Dict[str, str], none: str = "(?!)") -> Tuple[int, str]:
+    """Return (return code, stdout) of a command that only looks; fail if it gave no answer, which is not "nothing".
+
+    `none` is a pattern of what a command that fails prints if there is nothing.
+    """
+    code, out, error = output(argv, env)
+    if code == TIMED_OUT or (code and not re.search(none, error.strip())):
+        why = error.strip() or f"it ended with code {code}"
+        raise HostFailure(reference, argv[0] + " gave no answer", " ".join(argv), why,
+                          "run that command to see why, then the same command of gpusetup again")  # fmt: skip
     return code, out
 
 

@@ -96,7 +96,7 @@ class Stopped:
     def stop(self, units: Sequence[str]) -> None:
         """Stop those that run. One that does not stop is found by the later check for users of the GPU."""
         for unit in units:
-            runs = process.looked("GS-487", ["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0
+            runs = process.looked("GS-487", ["systemctl", "is-active", "--quiet", unit], self.env, "")[0] == 0
             if runs or (self.record is not None and self.record.opened(RESTART, unit)):
                 if self.record is not None:
                     self.record.begin(RESTART, unit, "be done")

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.versions import pins, python_name
 from ..gpu_probe import environment
-from . import files, installer, process
+from . import alternatives, files, installer, process
 from .failure import HostFailure
-from .journal import Journal, State, Thing
+from .journal import Journal, State
 
 _LIST = (
     "import importlib.metadata as m, json; "
@@ -32,12 +32,13 @@ def folders_of(path: str) -> List[str]:
     return [os.path.join(folder, name) for name in there if mine.fullmatch(name)]
 
 
-class Link(Thing):
+class Link(alternatives.Link):
     """The link to an environment; its removal deletes the environment and the remains of interrupted ones."""
 
     kind = "Python environment"
     section = "environments"
     stays = True
+    goes_back = False
 
     def __init__(self, path: str, environment: Optional["Environment"] = None) -> None:
         super().__init__(path)
@@ -66,9 +67,6 @@ class Link(Thing):
         if wanted:
             files.link_atomically(self.name, wanted)
 
-    def clear_up(self) -> None:
-        files.sweep(self.name)
-
     def aim(self, wanted: Any) -> str:
         return "be made" if wanted else "go"
 
@@ -77,19 +75,9 @@ class Link(Thing):
         return HostFailure("GS-486", "the Python environment could not be made", self.name, said)
 
     def note(self, state: State, before: Any, wanted: Any) -> None:
-        """Record the earlier target, unless it was a folder of ours, and the folders that are made for it."""
+        """Record the earlier target, unless it was a folder of ours."""
         ours = not before or os.path.basename(before) in map(os.path.basename, folders_of(self.name))
         super().note(state, None if ours else before, wanted)
-        state["folders"].setdefault(self.name, files.folders_of_ours(self.name, state))
-
-    def forget(self, state: State) -> None:
-        super().forget(state)
-        files.drop_folders(state["folders"].pop(self.name, ()))
-
-    def note_again(self, state: State, noted: List[Any]) -> None:
-        super().note_again(state, noted)
-        if not noted:
-            self.forget(state)
 
 
 def remove(ledger: Journal, path: str) -> bool:
