@@ -26,8 +26,8 @@ from gpusetup.versions import nv
 Row = dict[str, Any]
 
 _FILTERS = {
-    "driver": {"--gpu", "--driver"}, "gpu": {"--gpu", "--arch", "--driver"}, "mig": {"--gpu", "--arch", "--driver"},
-    "os": {"--os", "--arch"},
+    "driver": {"--gpu", "--os", "--arch", "--driver"}, "gpu": {"--gpu", "--arch", "--driver"},
+    "mig": {"--gpu", "--arch", "--driver"}, "os": {"--os", "--arch"},
     "python": {"--os", "--arch"}, "vgpu": {"--driver"}, "cve": {"--driver"}, "instances": {"--gpu"},
     "variants": {"--gpu", "--driver"},
 }  # fmt: skip
@@ -86,7 +86,7 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     kinds = [find_gpu(matrix, name) for name in request.gpus]
     releases = [item for item in matrix.driver.versions if item.platform == "linux" and item.branch in branches]
     hits = matches(Requirement(component="driver", specifier=wanted), [item.version for item in releases])
-    if request.requirements:
+    if request.requirements or request.os or request.arch:
         hits &= {value.version for value in fitting(build(matrix, request), "driver")}
     newest: dict[int, str] = {}
     for item in sorted(releases, key=lambda item: nv(item.version), reverse=True):

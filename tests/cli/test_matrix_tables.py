@@ -106,6 +106,8 @@ def test_distributions_pythons_and_vgpu():
     assert (row["python"], row["torch"]) == ("3.12", max(SHIPPED.torch.releases, key=lambda item: item.date).version)
     assert {row["branch"] for row in rows("vgpu", "17")} == {"R550"}
     assert all("535.129.03" in (row["guest"], row["host"]) for row in rows("vgpu", "--driver", "535.129.03"))
+    (bullseye,) = [item for item in SHIPPED.os.systems if item.id == "debian11"]
+    assert rows("driver", "--os", "debian11")[0]["branch"] == f"R{bullseye.last_branch}"
 
 
 @pytest.mark.parametrize(
