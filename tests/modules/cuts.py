@@ -376,7 +376,7 @@ class Host:
 
 
 def _gives(answer: Any) -> Callable[..., Any]:
-    return lambda *_words: answer
+    return lambda *_words, **_named: answer
 
 
 def _changes_packages(words: list[str]) -> bool:
@@ -446,6 +446,7 @@ class Points:
         if ended is not None:
             yield f"removal: {ended!r}"
         yield from differences(self.untouched, self.host.snapshot(), "removed: ")
+        yield from (str(left) for left in Path(self.host.state).glob("*") if left.name != "lock")
         shutil.rmtree(place)
 
 

@@ -1,5 +1,6 @@
 """A record that was lost: what it knew of is neither forgotten nor called removed."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -29,9 +30,11 @@ def test_removal_does_not_call_done_what_a_lost_record_knew_of(there, tmp_path, 
     mark.write_text("# Written by gpusetup: no step of the next apply touches it.\n")
     monkeypatch.setattr(record, "MARKS", (str(mark), str(tmp_path / "absent")))
     Ledger(str(folder)).write_history({"id": "20260101", "holds": ["nvidia-smi"]}, keep=3)
+    (folder / "packages-before.json").write_text(json.dumps({"packages": {}, "counted": {}, "left": None}))
+    assert opened(folder, mode="removal").removal()["known"] is False
     (folder / "state.json").write_text("half")
-    opened(folder, mode="begin", id="run-1", lock={}).begin()
-    left = opened(folder).clean()["ours"]
+    token = opened(folder, mode="begin", id="run-1", lock={}).begin()["owner"]
+    left = opened(folder, token=token).clean()["ours"]
     assert not mark.exists()
     assert left["packages of the record that was lost"] == ["nvidia-smi"]
     assert (folder / "state.json").exists()

@@ -134,16 +134,10 @@ class Job:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
             os.chdir("/")
             self.state = {
-                "state": "running",
-                "pid": os.getpid(),
-                "born": _born(os.getpid()),
-                "boot": owner.boot(),
-                "wish": _wish(self.state_folder),
-                "started": time.time(),
-                "step": "start",
-                "message": "starting",
-                "percent": None,
-            }
+                "state": "running", "pid": os.getpid(), "born": _born(os.getpid()), "boot": owner.boot(),
+                "wish": _wish(self.state_folder), "started": time.time(),
+                "step": "start", "message": "starting", "percent": None,
+            }  # fmt: skip
             self._write()
             _redirect(self.log_path)
             try:
@@ -171,13 +165,9 @@ class Job:
         self.state.update({"state": "failed", "failure": failure.fields, "result": {}})
 
     def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
-        changed = (step, message, percent) != (
-            self.state.get("step"),
-            self.state.get("message"),
-            self.state.get("percent"),
-        )
-        if changed:
-            progress = {"step": step, "message": message, "percent": percent, "updated": time.time()}
+        progress = {"step": step, "message": message, "percent": percent}
+        if not progress.items() <= self.state.items():
+            progress["updated"] = time.time()
             self.state.update(progress)
             with contextlib.suppress(OSError):  # a full disk must not end the watch over a package manager at work
                 files.write_json(self.progress_path, progress, lasting=False)

@@ -1,10 +1,9 @@
 """One apply from its beginning to its record, and what removal has to undo."""
 
+import contextlib
 import json
 import os
 import shutil
-import threading
-import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..gpu_judge import drift, driver, versions
@@ -60,7 +59,6 @@ class Lifecycle:
         why = lost.reason(folder, self.machine.host) if request.get("mode") == "begin" and not check else ""
         self.digest = _digest(request["wanted"])
         self.token = request.get("token") or ""
-        self.signs = threading.Event()
         if why:
             self._take()
         self.ledger = lost.begin_new_record(folder, why, self._manager().held()) if why else Ledger(folder, check)
@@ -73,6 +71,7 @@ class Lifecycle:
 
     def _take(self) -> None:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
+        self.hold()
 
     def let_go(self) -> None:
         """Release the host if this call took it, since nobody else knows the token."""
@@ -82,10 +81,7 @@ class Lifecycle:
     def hold(self) -> None:
         """Fail unless this host is ours; then show signs of life until this process ends."""
         if not self.check:
-            owner.hold(self.request["state_dir"], self.token)
-            if self.token:
-                self.signs = owner.show_life(self.request["state_dir"], self.token)
-                weakref.finalize(self, self.signs.set)
+            owner.hold_until_gone(self, self.request["state_dir"], self.token)
 
     def begin(self) -> Dict[str, Any]:
         """Return whether the host is already as wanted; else open an apply, or an interrupted one of the same wish."""
@@ -285,7 +281,8 @@ class Lifecycle:
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
             self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
         installed = self._manager().installed()
-        self._count_packages(installed)
+        if known:
+            self._count_packages(installed)
         state = self.ledger.state
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
         brought = {there for item in state["brought"].items() for there in versions.places(installed, *item)}
@@ -357,13 +354,26 @@ class Lifecycle:
         left, ours = self._left_over(), {} if self.check else self._still_ours()
         if still and ours:
             ours["services"] = still
-        self.signs.set()
         if not self.check and not ours and os.path.isdir(self.ledger.folder):
-            shutil.rmtree(self.ledger.folder)
+            self._forget()
         elif not self.check:
             owner.release(self.ledger.folder, self.token)
         return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours, "saved": self.ledger.saved,
                 "kept": self.ledger.left}  # fmt: skip
+
+    def _forget(self) -> None:
+        """Delete the folder with the record last, so that a removal that was cut here can be repeated; the next owner
+        may begin as soon as the host is free.
+        """
+        folder, kept = self.ledger.folder, {"lock", "owner.json"}
+        owner.hold(folder, self.token)
+        for name in sorted(set(os.listdir(folder)) - kept, key="state.json".__eq__):
+            path = os.path.join(folder, name)
+            (shutil.rmtree if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
+        owner.release(folder, self.token, forget=True)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, "lock"))
+            os.rmdir(folder)
 
     def _follow(self) -> List[str]:
         """Rebuild and reload what still has the contents of removed files, now or where an earlier call could not."""

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+import weakref
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import files
@@ -65,6 +66,13 @@ def hold(folder: str, token: str) -> None:
         _write(folder, owner)
 
 
+def hold_until_gone(holder: Any, folder: str, token: str) -> None:
+    """Hold this host, with signs of life until `holder` is gone."""
+    hold(folder, token)
+    if token:
+        weakref.finalize(holder, show_life(folder, token).set)
+
+
 def show_life(folder: str, token: str) -> threading.Event:
     """Write signs of life from a thread until the returned event is set."""
     over = threading.Event()
@@ -87,12 +95,14 @@ def present(folder: str) -> Optional[Dict[str, Any]]:
     return None if now is None or _is_dead(now) else now
 
 
-def release(folder: str, token: str, *, failed: bool = False) -> None:
-    """Release the host; after a failure only for roles alone: a run of gpusetup goes on, if only to clean up."""
+def release(folder: str, token: str, *, failed: bool = False, forget: bool = False) -> None:
+    """Release the host; after a failure only for roles alone: a run of gpusetup goes on, if only to clean up. `forget`
+    also forgets who lost it.
+    """
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is not None and owner["token"] == token and not (failed and owner["home"]):
-            lost = _lost(folder)
+            lost = [] if forget else _lost(folder)
             if lost:
                 files.write_json(_path(folder), {"lost": lost}, lasting=False)
             else:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import weakref
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Union
 
 from . import failure, owner
@@ -221,11 +220,9 @@ def owned(module: Any) -> Dict[str, Any]:
     params, token = plain(module), module.params["host"]["owner"]
     if not module.check_mode:
         try:
-            owner.hold(params["state_dir"], token)
+            owner.hold_until_gone(module, params["state_dir"], token)
         except (failure.HostFailure, OSError) as stop:
             end(module, stop)
-        if token:
-            weakref.finalize(module, owner.show_life(params["state_dir"], token).set)
     return params
 
 

@@ -23,13 +23,8 @@ _FILE: Dict[str, Any] = {
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
 _PYTHON: Dict[str, Any] = {
-    "path": _MAYBE,
-    "packages": _VERSIONS,
-    "adopted": _FLAG,
-    "unwanted": _FLAG,
-    "now": _MAYBE,
-    "?": True,
-}
+    "path": _MAYBE, "packages": _VERSIONS, "adopted": _FLAG, "unwanted": _FLAG, "now": _MAYBE, "?": True,
+}  # fmt: skip
 _APPLY: Dict[str, Any] = {"id": _TEXT, "digest": _TEXT, "started": _MAYBE, "finished": _MAYBE}
 _LAST: Dict[str, Any] = dict(_APPLY, **{"?": True})
 _APPLY["last"] = _LAST["last"] = _LAST
