@@ -4,8 +4,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from gpusetup.cli.main import main
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -30,13 +28,6 @@ def test_a_captured_machine_as_text(capsys):
     assert err == ""
 
 
-def test_this_machine_to_a_file(tmp_path, capsys):
-    target = tmp_path / "facts.json"
-    assert main(["facts", "--no-candidates", "--format", "json", "--out", str(target)]) == 0
-    assert capsys.readouterr().out == ""
-    assert json.loads(target.read_text())["hosts"]["localhost"]["kernel"]["running"]
-
-
 def test_a_capture_can_be_looked_at(tmp_path, says):
     live, again = (
         json.loads(says(0, "facts", *words, tmp_path / "capture", "--format", "json"))["hosts"]["localhost"]
@@ -44,26 +35,6 @@ def test_a_capture_can_be_looked_at(tmp_path, says):
     )
     for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
         assert again[part] == live[part]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reference"),
-    [
-        (["--root", "/no/such/folder"], "GS-301"),
-        (["--root", T4, "inventory.ini"], "GS-307"),
-        (["--root", T4, "--capture", "/tmp/x"], "GS-307"),
-        (["--capture", T4], "GS-303"),
-    ],
-)
-def test_bad_input_is_exit_3_in_words_and_as_json(arguments, reference, capsys):
-    assert main(["facts", *arguments]) == 3
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"[{reference}]" in err
-    assert "Traceback" not in err
-    assert main(["facts", *arguments, "--format", "json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    assert (told["schema"], told["ok"], told["error"]["reference"]) == ("gpusetup/error/1", False, reference)
 
 
 def test_an_inventory_is_asked_through_ansible(tmp_path, monkeypatch, capsys):

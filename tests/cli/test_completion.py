@@ -85,14 +85,3 @@ def _complete(line, folder):
 )  # fmt: skip
 def test_tab(line, expected, tmp_path):
     assert expected <= set(_complete(line, tmp_path))
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_what_a_shell_reads(shell, tmp_path):
-    script = tmp_path / "completion"
-    argv = [sys.executable, "-m", "gpusetup", "export", "completion", shell, "--out", script]
-    subprocess.run(argv, check=True, timeout=60)
-    text = script.read_text()
-    assert "gpusetup" in text
-    if shell == "bash":
-        subprocess.run(["bash", "-n", script], check=True, timeout=10)

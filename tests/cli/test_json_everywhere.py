@@ -10,7 +10,6 @@ import pytest
 from gpusetup.cli import timers
 from gpusetup.cli.commands import COMMANDS, GROUPS, load_command
 from gpusetup.cli.export import schema_of
-from gpusetup.cli.main import command_parser
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
@@ -43,12 +42,6 @@ def document_of(out):
     document = json.loads(out)
     jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
     return document
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_ANSWER])
-def test_it_takes_the_format(name):
-    (asked,) = [action for action in command_parser(name)._actions if "--format" in action.option_strings]
-    assert "json" in (asked.choices or ())
 
 
 def test_nothing_is_left_out():
@@ -106,11 +99,6 @@ def test_a_page_is_explained(command, kind, name):
     document = document_of(run([*words, "--format", "json"])[1])
     assert (document["kind"], document["name"]) == (kind, name)
     assert document["page"] == run(words)[1]
-
-
-def test_the_documents_are_a_document():
-    named = document_of(run(["export", "schema", "--format", "json"])[1])["documents"]
-    assert len(named) == len(run(["export", "schema"])[1].splitlines()) - 2
 
 
 def test_what_a_bundle_would_fetch(monkeypatch):

@@ -90,31 +90,6 @@ def test_rows(wish, fields):
         assert row["confidence"] in ("vendor", "observed", "inferred")
 
 
-def test_torch_2_6_on_a_v100():
-    _, told = document("matrix", "torch==2.6.*", "--gpu", "v100")
-    names = ("torch", "variant", "default", "driver_min", "driver_native")
-    assert [tuple(row[name] for name in names) for row in told["rows"]] == [
-        ("2.6.0", "cu124", True, "525.60.13", "550.54.14"),
-        ("2.6.0", "cu126", False, "525.60.13", "560.28.03"),
-        ("2.6.0", "cu118", False, "450.80.02", "520.61.05"),
-    ]
-
-
-def test_the_reverse_lookup_lists_what_a_driver_runs():
-    _, told = document("matrix", "--driver", "535.154.05")
-    assert set(told["fits"]) == {"torch", "tensorflow", "jax", "cupy"}
-    assert all(row["cuda"].split(".")[0] in ("10", "11", "12") for row in told["rows"])
-    assert not any(name.endswith(("+cu130", "+cu132")) for name in told["fits"]["torch"])
-
-
-def test_the_row_that_resolve_takes_comes_first_then_the_newest():
-    _, told = document("matrix", "cuda")
-    versions = [tuple(map(int, row["cuda"].split("."))) for row in told["rows"]]
-    _, chosen = document("resolve", "cuda")
-    assert tuple(map(int, chosen["stack"]["cuda"]["version"].split("."))) == versions[0]
-    assert versions[1:] == sorted(versions[1:], reverse=True)
-
-
 def test_every_line_of_a_csv_has_every_column():
     header, *lines = csv.reader(io.StringIO(run(["matrix", "cuda", "--gpu", "v100", "--format", "csv"])[1]))
     assert header[-1] == "because", "why the chosen row is not the newest: only its line has it"
@@ -130,12 +105,6 @@ def test_out_writes_the_answer_to_a_file_in_a_folder_that_it_makes(argv, tmp_pat
     code, out, _ = run([*argv.split(), "--out", str(file)])
     assert (out, {run([*argv.split(), *more])[1] for more in ((), ("--out", "-"))}) == ("", {file.read_text()})
     assert code in (0, 4)
-
-
-def test_pytorch_means_torch_and_two_wishes_for_one_component_join():
-    assert document("resolve", "pytorch==2.6.*")[1]["stack"]["torch"]["version"] == "2.6.0"
-    both = document("resolve", "torch>=2.4", "torch<2.6")[1]["stack"]["torch"]["version"]
-    assert both.startswith("2.5.")
 
 
 def test_why_a_version_that_is_not_chosen():

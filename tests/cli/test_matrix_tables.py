@@ -126,14 +126,6 @@ def test_where_the_files_are_is_a_document_too():
     assert ask("--data")[1].splitlines() == list(document["files"].values())
 
 
-def test_no_row_is_exit_4():
-    code, out, _ = ask("driver", "123.*", "--format", "json")
-    assert (code, json.loads(out)["ok"]) == (4, False)
-    assert json.loads(out)["conflict"]
-    assert ask("gpu", "rtx 4090", "--driver", "470.256.02")[0] == 4
-    assert ask("gpu", "gb")[0] == 3
-
-
 def test_the_newest_cuda_for_a_driver_is_a_sentence():
     code, out, err = ask("--driver", "550.54")
     assert code == 0

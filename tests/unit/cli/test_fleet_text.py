@@ -30,6 +30,9 @@ def dead(name, number, why="No route to host"):
     )
 
 
+DEAD = HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
+
+
 def fleet(make):
     hosts = {"gpu0": make(state="unchanged")}
     for number, name in enumerate(NAMES[1:], 1):
@@ -79,7 +82,7 @@ def test_the_page_of_apply_tells_what_was_done_and_what_failed():
         actions=(Action(id="driver", kind="install", what="driver 580.95.05", why="it <fits>"),),
         checks=(Result(id="driver.version", level="quick", verdict="pass", text="as it should be"),),
     )  # fmt: skip
-    hosts = {"gpu0": done, "gpu7": dead_outcome(), "gpu8": HostOutcome(state="unchanged", verified="passed yesterday")}
+    hosts = {"gpu0": done, "gpu7": DEAD, "gpu8": HostOutcome(state="unchanged", verified="passed yesterday")}
     applied = Applied(ok=False, run="1", log="l", seconds={"facts": 1.5}, matrix=STAMP, hosts=hosts)
     page = applied_html(applied, datetime(2026, 1, 2, tzinfo=timezone.utc))
     for words in ("driver 580.95.05: it &lt;fits&gt;", "no answer", "passed yesterday", "driver.version"):
@@ -88,10 +91,6 @@ def test_the_page_of_apply_tells_what_was_done_and_what_failed():
     unchanged = page.partition('<h2 id="host-3">')[2]
     shown = '<span class="verdict pass">nothing to change</span>'
     assert (unchanged.count('class="verdict'), shown in unchanged) == (1, True), "its state, and no verdict of checks"
-
-
-def dead_outcome():
-    return HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
 
 
 def test_every_way_to_say_an_address_is_told_alike():
@@ -104,8 +103,7 @@ def test_every_way_to_say_an_address_is_told_alike():
 
 
 def test_one_host_is_told_in_its_own_words():
-    outcome = HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
-    text = told_of({"gpu7": outcome})
+    text = told_of({"gpu7": DEAD})
     assert text.startswith("gpu7: could not be reached\n")
     assert "10.0.0.7" in text
     assert "INVENTORY gpu7" in " ".join(text.split())

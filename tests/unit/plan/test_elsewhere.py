@@ -60,13 +60,6 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, says):
     assert "gpusetup apply" not in says(0, *asked)
 
 
-@pytest.mark.parametrize("gpu", ["Jetson AGX Orin", "Jetson T5000", "Jetson T4000"])
-def test_a_jetson_is_sent_to_jetpack(gpu, says):
-    said = says(4, "resolve", "torch", "--gpu", gpu)
-    assert "its driver and CUDA come with JetPack" in said
-    assert "sudo apt-get install nvidia-jetpack" in said
-
-
 WORKS = machine("ubuntu24.04-h200-keep")
 NOT_LOADED = {"driver": {"loaded": None}, "modules": (), "module_users": {}, "processes": ()}
 NO_MODULE = {"kernel": {"installed": tuple(changed(item, nvidia=None) for item in WORKS.kernel.installed)}}

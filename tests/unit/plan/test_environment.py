@@ -20,14 +20,11 @@ from gpusetup.plan.lock import lock_of
 from tests.hosts.machines import changed
 from tests.records import record
 from tests.unit.plan.conftest import asked, drafted, host, nvidia_ubuntu, planner, resolved
+from tests.unit.plan.test_record import STACK
 
 LINE = "torch==2.14.1"
 LIMITED = (LINE, "cuda-bindings<13.1", "nvidia-nvjitlink<13.1")
 NEWER = (LINE, "cuda-bindings<13.4", "nvidia-nvjitlink<13.4")
-STACK = {
-    "driver": {"version": "580.126.09", "branch": "580", "module": "open", "relation": "native"},
-    "torch": {"version": "2.14.1", "variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": "", "on_pypi": True},
-}  # fmt: skip
 
 
 bare = host("ubuntu24.04-h200-keep")

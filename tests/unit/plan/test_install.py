@@ -1,6 +1,5 @@
 """The lines that install a stack: each is read back by what would run it, and says exactly that stack."""
 
-import json
 import re
 import shlex
 import subprocess
@@ -158,14 +157,6 @@ def test_install_prints_the_lines_and_nothing_else(way, capsys):
     assert capsys.readouterr().out.splitlines() == list(lines)
 
 
-def test_a_way_that_cannot_install_the_stack_says_so(capsys):
-    assert main(["resolve", "driver", "--install", "pip"]) == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "pip cannot install this stack" in said.err
-    assert "sudo gpusetup apply" in said.err
-
-
 def test_toolkit_wheels_without_a_compiler_are_not_offered_and_no_image_of_a_toolkit_is_said():
     answer = resolved("cuda==12.8.*", "cudnn")
     assert install_of(answer, matrix()).pip == ()
@@ -197,13 +188,6 @@ def test_every_build_that_can_be_chosen_has_lines(build):
     where = [] if answer.stack.torch.on_pypi else ["--extra-index-url", index]
     line = install_of(answer, matrix()).pip[1]
     assert words_of(line, ".venv/bin/python", "-m", "pip", "install")[: len(where)] == where
-
-
-def test_json_has_every_way(says):
-    install = json.loads(says(0, "resolve", "torch==2.15.0+cu130", "--format", "json"))["install"]
-    assert set(install) == {*WAYS, "companions", "notes"}
-    assert all(isinstance(install[way], list) and install[way] for way in WAYS)
-    assert install["companions"]["torchvision"] == "0.29.2"
 
 
 def built(wish):

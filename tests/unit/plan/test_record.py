@@ -18,7 +18,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.api import resolve
-from tests.hosts.machines import changed, machine
+from tests.hosts.machines import changed
 from tests.records import record
 from tests.refusals import refused
 from tests.unit.plan.conftest import DRIVER, asked, host, nvidia_ubuntu, planner
@@ -207,13 +207,12 @@ STACK = {
     "driver": {"version": "580.126.09", "branch": "580", "module": "open", "relation": "native"},
     "torch": {"version": "2.14.1", "variant": "cu130", "cuda": "13.0", "relation": "native", "index_url": "", "on_pypi": True},
 }  # fmt: skip
-KEEP = machine("ubuntu24.04-h200-keep")
 
 
 def applied(stack, *, manages=True):
     wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
     lock = {"schema": SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}
-    return changed(KEEP, state=record({"lock": lock}))
+    return changed(keep, state=record({"lock": lock}))
 
 
 def chosen(*wishes, upgrade=False, manages=True):
@@ -236,7 +235,7 @@ def test_upgrade_latest_and_another_wish_choose_anew(more, upgrade):
     assert chosen(changed(TORCH, **more), upgrade=upgrade).stack.torch.version == "2.15.0"
 
 
-@pytest.mark.parametrize(("manages", "version"), [(True, "620.70.06"), (False, KEEP.driver.version)])
+@pytest.mark.parametrize(("manages", "version"), [(True, "620.70.06"), (False, keep.driver.version)])
 def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(manages, version):
     assert chosen(TORCH, upgrade=True, manages=manages).stack.driver.version == version
 
@@ -255,7 +254,7 @@ def test_latest_in_an_inventory_means_latest():
 
 @pytest.mark.parametrize("dev", [False, True])
 def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when_asked_for(dev):
-    plan = planner.second(KEEP, asked("cuda", "cudnn", "nccl", dev=dev), nvidia_ubuntu).plan
+    plan = planner.second(keep, asked("cuda", "cudnn", "nccl", dev=dev), nvidia_ubuntu).plan
     assert plan.lock.wanted.manage_driver is False
     theirs = "disable the entries in /etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.sources"
     assert [action.what for action in plan.actions if action.kind == "repository"] == [theirs]
@@ -267,8 +266,8 @@ def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when
 
 
 def test_holds_that_an_apply_without_packages_releases_are_named():
-    packages = {"installed": {**KEEP.packages.installed, "libnccl2": "2"}, "held": ("libnccl2",)}
-    facts = changed(KEEP, packages=packages, state=HostRecord(holds=("libnccl2",)))
+    packages = {"installed": {**keep.packages.installed, "libnccl2": "2"}, "held": ("libnccl2",)}
+    facts = changed(keep, packages=packages, state=HostRecord(holds=("libnccl2",)))
     assert planner.first(facts, DRIVER).plan.state == "unchanged", "they stay while nothing changes"
     begun = changed(facts, state={"apply": Apply(id="run-1")})
     told = [action.what for action in planner.first(begun, DRIVER).plan.actions if action.kind == "hold"]

@@ -9,22 +9,9 @@ from gpusetup.versions import nv
 from tests.stored import stored_rows
 
 
-@pytest.mark.parametrize("gpus", ["v100", "gtx 1080 ti", "p100", "sm_52", "v100+h100"])
-def test_before_turing_r580_cuda_12_and_torch_2_14_cu126_are_the_last(ask, gpus):
-    stack = ask("torch", "cuda", gpu=gpus.split("+")).stack
-    assert stack.driver.branch == "580"
-    assert stack.driver.module == "proprietary"
-    assert nv(stack.cuda.version).major == 12
-    assert (stack.torch.version.rpartition(".")[0], stack.torch.variant) == ("2.14", "cu126")
-
-
 @pytest.mark.parametrize(("wishes", "fields", "rule"), stored_rows("rules-that-refuse.json"))
 def test_what_cannot_be_is_refused_by_its_rule(refused, wishes, fields, rule):
     assert rule in refused(*wishes, **fields)["rules"]
-
-
-def test_cudnn_9_10_2_is_the_last_before_turing(ask):
-    assert nv(ask("cudnn", gpu=["v100"]).stack.cudnn.version).numbers[:3] == (9, 10, 2)
 
 
 def test_kepler_ends_with_r470_and_cuda_11(ask):
@@ -32,28 +19,6 @@ def test_kepler_ends_with_r470_and_cuda_11(ask):
     assert resolution.stack.driver.branch == "470"
     assert nv(resolution.stack.cuda.version).major == 11
     assert any("past its end of life" in text for text in resolution.warnings)
-
-
-@pytest.mark.parametrize("gpu", ["b200", "rtx 5090", "sm_120"])
-def test_blackwell_needs_torch_2_7_with_cu128_and_open_modules(ask, gpu):
-    stack = ask("torch==2.7.*", gpu=[gpu]).stack
-    assert stack.torch.variant == "cu128"
-    assert stack.driver.module == "open"
-    assert int(stack.driver.branch) >= 570
-    assert ask("cuda==12.8.*", gpu=[gpu]).stack.cuda.version.startswith("12.8")
-
-
-@pytest.mark.parametrize("gpu", ["sm_103", "sm_121"])
-def test_the_second_blackwells_need_cuda_12_9(ask, gpu):
-    assert ask("cuda==12.9.*", gpu=[gpu]).stack.cuda.version.startswith("12.9")
-    assert ask("torch", gpu=[gpu]).stack.torch.version
-
-
-def test_before_turing_beside_blackwell_is_impossible(refused):
-    document = refused("torch", gpu=["v100", "b200"])
-    assert document["rules"] == {"module-flavour"}
-    assert len(document["conflict"]) == 2
-    assert {"leave the v100 out of this host", "leave the b200 out of this host"} <= set(document["suggestions"])
 
 
 @pytest.mark.parametrize(("targets", "ptx", "cc", "way"), stored_rows("code-for-gpus.json"))
@@ -89,18 +54,6 @@ def test_a_gpu_with_its_own_cpu_makes_the_host_of_the_others(ask, shipped):
         said = f"{name} comes only with aarch64 CPUs: the answer is for RTX A2000 in such a host too"
         answer = ask("driver", gpu=["RTX A2000", name])
         assert (answer.request.arch, said in answer.warnings) == ("aarch64", True)
-
-
-def test_t4g_has_no_torch(ask, refused):
-    document = refused("torch", gpu=["t4g"])
-    assert document["rules"] == {"torch-needs-code-for-gpu"}
-    assert "aarch64" in document["conflict"][0]["text"]
-    assert ask("cuda", gpu=["t4g"]).stack.cuda
-
-
-@pytest.mark.parametrize(("gpu", "floor"), [("h200", "550.90.07"), ("l40s", "535"), ("b300", "580")])
-def test_a_products_first_driver_binds_when_we_choose(ask, gpu, floor):
-    assert nv(ask("driver", gpu=[gpu]).stack.driver.version) >= nv(floor)
 
 
 def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(ask):

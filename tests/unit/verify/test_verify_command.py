@@ -107,19 +107,6 @@ def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, kept, capsys
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--from", "/nowhere.json"], ["--only", "0,²"], ["--python", "python3"], ["--level", "stress", "--minutes", "0"],
-        ["--lock", "/nowhere.json", "--from", ONE], ["/nowhere.ini"],
-    ],
-)  # fmt: skip
-def test_bad_input_is_exit_3_with_a_reference(arguments, capsys):
-    assert main(["verify", *arguments]) == 3
-    said = capsys.readouterr()
-    assert (said.out, "[GS-" in said.err, "Traceback" in said.err) == ("", True, False)
-
-
-@pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"hosts": []}', '{"schema": "gpusetup/facts/1"}', '{"schema": "other", "level": "quick"}']
 )
 def test_a_file_without_observations_is_refused(kept, text, says):
