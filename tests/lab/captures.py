@@ -91,9 +91,6 @@ MACHINES = {
         Machine(name="v100", gpus=(V100,)),
         Machine(name="v100-x8", gpus=(V100,) * 8),
         Machine(name="rtx4090", gpus=(RTX4090,), vendor="ASUS", product="System Product Name", guest=False),
-        Machine(name="t4-v100", gpus=(T4, V100)),
-        Machine(name="a100-x1", gpus=(A100,), guest=False),
-        Machine(name="h200-x1", gpus=(H200,)),
         Machine(name="h200-x2", gpus=(H200,) * 2),
         Machine(name="h200-x8", gpus=(H200,) * 8),
         Machine(

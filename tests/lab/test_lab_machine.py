@@ -1,15 +1,11 @@
 """What the lab says of a machine that cannot run it; no lab is built here."""
 
-import subprocess
-
 import pytest
 
 from tests import programs
 from tests.lab import __main__ as command
-from tests.lab import machine, mirror
+from tests.lab import machine
 from tests.lab.places import LabError
-
-DEBIAN = "Debian|http://mirror.example/debian\n"
 
 
 def test_without_root_the_reason_says_so(monkeypatch, capsys):
@@ -38,19 +34,3 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch):
     monkeypatch.setattr(programs, "run", refuse)
     with pytest.raises(LabError, match=r"(?s)exit status 100.*apt-get install mmdebstrap rpm"):
         machine.prepare()
-
-
-@pytest.mark.parametrize(
-    ("configured", "lines"),
-    [
-        (f"{DEBIAN}Debian-Security|http://mirror.example/security\nUbuntu|http://other.example\n", 3),
-        (DEBIAN, 2), ("Ubuntu|http://other.example/ubuntu\n", 0), ("", 0),
-    ],
-)  # fmt: skip
-def test_the_mirror_is_the_one_that_apt_has(configured, lines, monkeypatch):
-    mirror._sites.cache_clear()
-    monkeypatch.setattr(mirror, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, configured, ""))
-    sources = mirror.sources("bookworm")
-    mirror._sites.cache_clear()
-    assert len(sources) == lines
-    assert all(line.startswith("deb http://mirror.example/") for line in sources)

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -124,15 +123,3 @@ def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
     told = facts.collect(host.LiveHost(), with_candidates=False)
     assert told["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"
     assert told["os"]["id"] != "unknown"
-
-
-def test_a_look_without_candidates_is_quick():
-    """A generous bound: the probe needs some hundredths of a second here; half a second means it started waiting."""
-    host, facts = host_code("gpu_probe.host"), host_code("gpu_probe.facts")
-    facts.collect(host.LiveHost(), with_candidates=False)
-    times = []
-    for _run in range(3):
-        began = time.process_time()
-        facts.collect(host.LiveHost(), with_candidates=False)
-        times.append(time.process_time() - began)
-    assert min(times) < 0.5

@@ -194,16 +194,6 @@ def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):
     assert not lay()["changed"]
 
 
-def test_removal_brings_back_what_was_there_before_the_first_apply(host, lay):
-    env = process.environment()
-    mig.lay({FIRST: of("3g.71gb", 2)}, env)
-    for count in (7, 2):
-        lay({FIRST: {"1g.18gb": count}})
-    ledger = host.ledger
-    assert mig_kept.undo(ledger, env) == [f"MIG layout of {FIRST}"]
-    assert (host.layouts[FIRST], ledger.state["mig"]) == ("2 x 3g.71gb", {})
-
-
 def test_who_comes_second_waits(host):
     with open(mig.LOCK, "w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)

@@ -1,7 +1,5 @@
 """Units are enabled and started with what they were before on record, and nothing is called done that is not."""
 
-import json
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, services
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
@@ -59,22 +57,6 @@ def test_a_unit_that_still_runs_stays_on_record(host, start, verb):
     assert host.ledger.unfinished() == ["unit " + UNIT]
     host.refuse()
     assert taken_back(host) == ([], {})
-
-
-def test_the_entry_is_on_the_disk_before_the_unit_is_touched(host, start, monkeypatch):
-    real, seen = process.output, []
-
-    def output(argv, *more):
-        if argv[1] == "enable":
-            seen.append(json.loads((host.root / "state/state.json").read_text()))
-        return real(argv, *more)
-
-    monkeypatch.setattr(process, "output", output)
-    start()
-    assert seen[0]["open"]["unit:" + UNIT]["before"]["enabled"] is False
-    assert seen[0]["services"][UNIT] | {"link": ""} == {
-        "was_enabled": False, "was_active": False, "enabled": True, "link": "",
-    }  # fmt: skip
 
 
 def test_a_unit_that_is_wanted_no_more_is_as_it_was(host, start):

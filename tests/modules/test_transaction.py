@@ -180,27 +180,6 @@ class TestHolding:
             site.transaction("dnf", ("driver", "2-1"), streams=[{"module": "nvidia-driver", "stream": "b"}])
         assert host.installed == {"driver": "0:1-1"}
 
-    def test_holds_of_a_call_that_was_cut_are_ours_and_go_when_nobody_asks_for_them(self, site, debian, monkeypatch):
-        host, real = debian({"libc": "1"}), Ledger.save
-
-        def cut(ledger):
-            if host.held:
-                raise KeyboardInterrupt
-            real(ledger)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "save", cut)
-            with pytest.raises(KeyboardInterrupt):
-                site.transaction("apt", ("driver", "1"), hold=["driver"])
-        assert host.held == {"driver"}
-        assert Ledger(str(site.folder)).unfinished() == ["holds of packages"]
-        site.transaction("apt", ("driver", "1"), hold=["driver"])
-        assert (site.state["holds"], site.state["open"]) == (["driver"], {})
-        site.transaction("apt", ("driver", "2"), hold=["driver"])
-        assert host.installed["driver"] == "2"
-        site.transaction("apt")
-        assert (host.held, site.state["holds"]) == (set(), [])
-
     def test_the_list_for_automatic_upgrades_goes_when_nobody_asks_for_it(self, site, debian, monkeypatch, tmp_path):
         debian()
         path = tmp_path / "52gpusetup"
