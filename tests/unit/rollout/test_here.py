@@ -8,20 +8,16 @@ from msgspec.structs import replace
 
 from gpusetup.cli.apply import _host
 from gpusetup.facts.collect import this_boot
-from gpusetup.matrix.load import matrix
 from gpusetup.model.facts_machine import Boot
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING
-from gpusetup.plan.host import Planner
-from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import Rollout, _with_care
 from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.rollout.waves import _as_now
 from tests.stored import stored_rows
-from tests.unit.doctor.test_machines import HEALTHY, look_at
 
 HERE = Boot(id="b1", time=1, machine="m1")
 
@@ -108,15 +104,6 @@ def test_the_command_that_is_offered_wins():
     settings, lost = asked(["torch==2.6.*"], **{name: value})
     assert [str(item) for item in settings.requirements] == ["torch==2.6.*"]
     assert lost == ()
-
-
-def test_hosts_are_grouped_as_before():
-    """The warning is no part of what decides a stack: hosts with equal wishes stay one class."""
-    planner, facts = Planner(matrix(), resolve), look_at(HEALTHY).facts
-    with_loss, without = asked(["torch==2.6.*"], gpusetup_torch="2.7.*"), asked([], gpusetup_torch="2.7.*")
-    assert with_loss[1]
-    assert without[1] == ()
-    assert planner.key(facts, with_loss[0]) == planner.key(facts, without[0])
 
 
 def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too():
