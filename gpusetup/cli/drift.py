@@ -82,8 +82,9 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
             return HostDrift(state="not-applied", refusals=(refusal,))
         return HostDrift(state="not-applied", simulated=facts.simulated, mend=_command(inventory, name, "apply"))
     found = differences(facts)
-    unfinished = any(item.id == "apply" for item in found)
-    command = "apply --recorded" if facts.state.lock.repeatable and not unfinished else "apply"
+    ways = {"apply": "apply", "open-removal:of everything": "remove --yes"}
+    goes_on = next((ways[item.id] for item in found if item.id in ways), "")
+    command = goes_on or ("apply --recorded" if facts.state.lock.repeatable else "apply")
     return HostDrift(
         state="drifted" if found else "same",
         simulated=facts.simulated,
@@ -130,22 +131,14 @@ _STATES = {
 
 def drift_text(drift: Drift) -> str:
     """Return the answer as text."""
-    lines = []
-    if len(drift.hosts) > 1:
-        rows = [(name, _STATES[host.state], _count(host), host.applied[:16]) for name, host in drift.hosts.items()]
+    lines, hosts = [], drift.hosts.items()
+    if len(hosts) > 1:
+        rows = [(name, _STATES[it.state], str(len(it.differences) or "-"), it.applied[:16]) for name, it in hosts]
         lines += [table(("host", "state", "differences", "applied"), rows)]
-    lines += [_block(name, host) for name, host in drift.hosts.items() if len(drift.hosts) == 1 or _says_more(host)]
+    lines += [_block(name, it) for name, it in hosts if len(hosts) == 1 or it.differences or it.refusals or it.mend]
     states = [host.state for host in drift.hosts.values()]
     lines.append(tally(states))
     return "\n".join(lines) + "\n"
-
-
-def _says_more(host: HostDrift) -> bool:
-    return bool(host.differences or host.refusals or host.mend)
-
-
-def _count(host: HostDrift) -> str:
-    return str(len(host.differences)) if host.differences else "-"
 
 
 def _block(name: str, host: HostDrift) -> str:

@@ -163,7 +163,7 @@ def _record(host: Judged) -> Iterator[Action]:
         what = "finish the interrupted apply, verify it and record it"
         yield action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
     elif found := list(judge.drift.unfinished({}, host.record)):
-        what = "finish the interrupted apply: " + ", ".join(item.what for item in found)
+        what = "settle what was interrupted: " + ", ".join(item.what for item in found)
         yield action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
     elif reason := lost(facts):
         yield action("record", "lost", "start a new record of gpusetup's changes", reason)

@@ -122,7 +122,7 @@ def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(ledger,
         with pytest.raises(FileNotFoundError):
             ledger.write(str(path), "ours\n")
     Ledger(ledger.folder).forget_previous()
-    assert Ledger(ledger.folder).unfinished() == [f"file {path}"]
+    assert list(Ledger(ledger.folder).state["open"]) == [f"file:{path}"]
     path.write_text("ours\n")
     assert Ledger(ledger.folder).restore(str(path))
     assert path.read_text() == "before gpusetup\n"

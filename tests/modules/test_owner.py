@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service, gpu_state
 
 from tests.lab.process import until
@@ -151,6 +152,7 @@ def test_a_removal_knows_what_the_owner_before_it_did_last(folder, monkeypatch):
     monkeypatch.setattr(lifecycle.Lifecycle, "_manager", lambda _self: manager)
     state = lifecycle.Lifecycle({"state_dir": folder, "simulated_root": "", "wanted": {}})
     assert state.removal()["remove"] == ["driver"]
+    assert [item.id for item in drift.differences({}, Ledger(folder).state)] == ["open-removal:of everything"]
 
 
 def test_of_jobs_that_come_at_once_one_starts(folder):

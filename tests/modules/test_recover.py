@@ -61,10 +61,10 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
 def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host, call):
     host.unit("nvidia-persistenced.service")
     cut = Stopped(driver.FOR_RESET, process.environment(), host.ledger).__enter__()
-    assert cut.record.unfinished() == ["restart of nvidia-persistenced.service"]
+    assert list(cut.record.state["open"]) == ["restart of:nvidia-persistenced.service"]
     call("reset", gpus=[FIRST])
     assert host.did()[-1] == "start nvidia-persistenced.service"
-    assert host.ledger.unfinished() == []
+    assert host.ledger.state["open"] == {}
 
 
 def test_a_service_that_does_not_start_again_is_told_and_stays_open(host, call):
@@ -72,7 +72,7 @@ def test_a_service_that_does_not_start_again_is_told_and_stays_open(host, call):
     host.refuse("start", "nvidia-persistenced.service")
     call("reset", gpus=[FIRST], fails="nvidia-persistenced.service does not start again")
     assert [entry["outcome"] for entry in record(host)] == ["done"]
-    assert host.ledger.unfinished() == ["restart of nvidia-persistenced.service"]
+    assert list(host.ledger.state["open"]) == ["restart of:nvidia-persistenced.service"]
 
 
 def test_a_check_tells_and_touches_nothing(host, call):

@@ -48,7 +48,7 @@ def test_an_apply_that_fails_leaves_nothing_of_what_it_had_changed(host, monkeyp
     with refused():
         host.run_packages(("nowhere", "1"))
     assert list(differences(before, seen(host), "")) == []
-    assert [item for item in Ledger(host.state).unfinished() if not item.startswith("packages")] == []
+    assert [item for item in Ledger(host.state).state["open"] if not item.startswith("packages")] == []
 
 
 def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(host, monkeypatch):
@@ -94,9 +94,9 @@ def test_what_nobody_asks_for_any_more_goes_when_an_apply_is_finished(host, kind
     thing.make = cut
     with pytest.raises(Cut):
         site.ledger.change(thing, wanted)
-    assert len(Ledger(host.state).unfinished()) == 1
+    assert len(Ledger(host.state).state["open"]) == 1
     assert host.run("apply") is None
-    assert Ledger(host.state).unfinished() == []
+    assert Ledger(host.state).state["open"] == {}
     assert _opens(site, host.root)[kind][0].look() == before
 
 
@@ -115,10 +115,10 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
         patch.setattr(os, "rename", rename)
         with pytest.raises(Cut):
             Ledger(host.state).write(str(path), "made once")
-    assert len(Ledger(host.state).unfinished()) == 1
+    assert len(Ledger(host.state).state["open"]) == 1
     assert host.run("apply") is None
     ledger = Ledger(host.state)
-    assert ledger.unfinished() == []
+    assert ledger.state["open"] == {}
     assert path.exists() == (cut == "after") == (str(path) in ledger.state["files"])
     assert path.parent.exists() == (cut == "after")
     assert host.run("remove") is None
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_looked_at_ends_no_apply(host):
     Ledger(host.state).begin(FILE, str(path), "go")
     path.mkdir()
     assert host.run("apply") is None
-    assert Ledger(host.state).unfinished() == [f"file {path}"]
+    assert list(Ledger(host.state).state["open"]) == [f"file:{path}"]
 
 
 def _kinds(above=Thing):
@@ -149,7 +149,7 @@ def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):
     journal, link = Journal(str(tmp_path)), Fails(str(tmp_path / "cuda"))
     with refused():
         journal.change(link, "cuda-12")
-    assert journal.unfinished() == []
+    assert journal.state["open"] == {}
     with refused("leads to nothing, not to cuda-12"), pytest.MonkeyPatch.context() as blind:
         blind.setattr(Fails, "look", Mock(side_effect=[None, None, HostFailure("GS-1", "nobody answers")]))
         journal.change(link, "cuda-12")

@@ -317,10 +317,6 @@ class Journal:
         found: Optional[Dict[str, Any]] = self.state["open"].get(_key(kind, name))
         return found
 
-    def unfinished(self) -> List[str]:
-        """Return what was begun and not completed."""
-        return sorted(str(entry["what"]) for entry in self.state["open"].values())
-
 
 def _key(kind: str, name: str) -> str:
     return kind + ":" + name

@@ -105,6 +105,7 @@ class Lifecycle:
         identity = state["apply"]["id"] if resumed else self.request["id"] or f"{now()}-{self.digest[:6]}"
         if not self.check:
             host = self._manager()
+            self.ledger.end(drift.REMOVAL, ["of everything"])
             self._keep_baseline(host)
             if not resumed:
                 before = {"packages": host.installed(), "held": host.held()}
@@ -279,7 +280,8 @@ class Lifecycle:
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
-            self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
+            self.ledger.state["expect"]["parts"] = {}
+            self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
         installed = self._manager().installed()
         if known:
             self._count_packages(installed)

@@ -6,6 +6,8 @@ from . import driver, mig, names, versions
 
 Facts = Dict[str, Any]
 Record = Dict[str, Any]
+REMOVAL = "removal"
+"""The entry that a removal keeps open until it ends."""
 
 
 class Difference(NamedTuple):
@@ -24,10 +26,12 @@ class Difference(NamedTuple):
 
 def differences(facts: Facts, record: Record) -> List[Difference]:
     """Return every deviation from what the last apply left, given the probe's facts and the host's record."""
-    apply = _part(record, "apply")
+    apply, begun = _part(record, "apply"), list(unfinished(facts, record))
+    if any(item.id.startswith("open-" + REMOVAL) for item in begun):
+        return begun
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
-        return [Difference("apply", "the last apply", "finished", started), *unfinished(facts, record)]
+        return [Difference("apply", "the last apply", "finished", started), *begun]
     parts = (
         unfinished,
         _packages,

@@ -262,5 +262,5 @@ def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
         machine("ubuntu22.04-a100-mismatch", state=HostRecord(open=begun)) for begun in ({"unit:x": entry}, {})
     )
     begun = f"{entry.what} is to be enabled, begun at {entry.since} and not finished"
-    assert f"{begun}; gpusetup apply finishes it, gpusetup remove undoes it" in told(cut)
+    assert f"{begun}; gpusetup apply leads to the stack, gpusetup remove back" in told(cut)
     assert list(group({"cut": cut, "finished": finished}).values()) == [("cut",), ("finished",)]

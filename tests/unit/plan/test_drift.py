@@ -64,10 +64,6 @@ def one(facts, *fields):
     return tuple(getattr(found, field) for field in fields)
 
 
-def test_a_host_as_it_was_left_differs_in_nothing():
-    assert differences(applied()) == ()
-
-
 @pytest.mark.parametrize(
     ("packages", "found"),
     [
@@ -101,7 +97,8 @@ def test_files(path, now, became):
     assert one(applied(record_says={"files": files}), "what", "now") == (path, became)
 
 
-def test_a_file_whose_present_content_nobody_read_is_not_judged():
+def test_a_host_as_it_was_left_differs_in_nothing_and_a_file_that_nobody_read_is_not_judged():
+    assert differences(applied()) == ()
     files = {path: {key: entry[key] for key in entry if key != "now"} for path, entry in RECORD["files"].items()}
     assert differences(applied(record_says={"files": files})) == ()
 
@@ -117,8 +114,7 @@ def test_a_file_whose_present_content_nobody_read_is_not_judged():
     ],
 )  # fmt: skip
 def test_what_is_not_as_it_was_left_is_told_with_what_mends_it(parts, found):
-    facts = applied()
-    assert one(changed(facts, **parts), "id", "mend", "now") == found
+    assert one(changed(applied(), **parts), "id", "mend", "now") == found
 
 
 def test_a_module_that_is_gone_or_of_the_other_flavour():
@@ -141,8 +137,11 @@ def test_nouveau_is_back_in_the_initramfs():
     assert differences(changed(facts, nouveau={"initramfs": (changed(image, blacklist=True),)})) == ()
 
 
-def test_an_apply_that_did_not_finish_is_the_one_difference():
-    assert one(applied(record_says={"apply": {"id": "x", "finished": None}, "holds": []}), "id") == ("apply",)
+def test_what_did_not_finish_is_the_one_difference_and_the_same_command_goes_on():
+    begun = {"removal:of everything": {"what": "removal of everything", "aim": "be completed", "since": "now"}}
+    for part, goes_on in (({"apply": {"id": "x", "finished": None}}, "apply"), ({"open": begun}, "remove --yes")):
+        told = _compared(applied(record_says={**part, "holds": ["lost"]}), "a", "hosts.ini")
+        assert (len(told.differences), told.mend) == (1, f"gpusetup {goes_on} hosts.ini --limit a")
 
 
 def test_what_removal_undoes():
