@@ -86,14 +86,6 @@ def test_a_missing_file_and_another_probes_answer_are_bad_input(tmp_path):
         from_probe({"os": {}}, "gpu07")
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
-def test_a_root_that_is_no_machine(tmp_path, make):
-    path = tmp_path / "root"
-    make(path)
-    with refused(BadInputError, "GS-301"):
-        captured(path)
-
-
 def test_a_root_with_broken_observations(tmp_path):
     (tmp_path / "proc").mkdir()
     (tmp_path / "gpusetup-capture.json").write_text("{broken")

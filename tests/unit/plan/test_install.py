@@ -175,21 +175,6 @@ def test_every_cupy_has_its_toolkit_or_no_lines_of_pip():
         assert not lines or "cuda-toolkit==" in lines[1] or "nvidia-cuda-runtime-cu11==" in lines[1]
 
 
-BUILDS = [f"{build.version}+{build.variant}" for build in matrix().torch.builds if build.code]
-
-
-@pytest.mark.parametrize("build", BUILDS)
-def test_every_build_that_can_be_chosen_has_lines(build):
-    try:
-        answer = resolved(f"torch=={build}")
-    except NoStackError:
-        pytest.skip("no driver in support runs it")
-    index = f"https://download.pytorch.org/whl/{build.partition('+')[2]}"
-    where = [] if answer.stack.torch.on_pypi else ["--extra-index-url", index]
-    line = install_of(answer, matrix()).pip[1]
-    assert words_of(line, ".venv/bin/python", "-m", "pip", "install")[: len(where)] == where
-
-
 def built(wish):
     answer = resolved(wish, gpus=("h100",), os="ubuntu24.04", allow_builds=True)
     return answer, install_of(answer, matrix())

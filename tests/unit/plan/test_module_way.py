@@ -2,16 +2,14 @@
 
 import shutil
 
-import msgspec
 import pytest
 
 from gpusetup.cli.doctor_hosts import captured
-from gpusetup.cli.main import main
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.errors import BadInputError
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import DkmsModule, Facts
+from gpusetup.model.facts import DkmsModule
 from gpusetup.model.request import DriverCandidate
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
@@ -250,14 +248,6 @@ def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(machine):
     assert [text for text in answer.warnings if said in text] == [
         f"Tesla V100 PCIe 32GB {said}: the open ones that are installed must be removed"
     ]
-
-
-def test_resolve_from_facts_prints_it(machine, tmp_path, capsys):
-    path = tmp_path / "facts.json"
-    path.write_bytes(msgspec.json.encode(Facts(hosts={"node": machine().facts})))
-    assert main(["resolve", "driver", "--from", str(path)]) == 0
-    out = capsys.readouterr()
-    assert SAID.format("Volta") in " ".join((out.out + out.err).split())
 
 
 @pytest.mark.parametrize("flavour", ["proprietary", None])

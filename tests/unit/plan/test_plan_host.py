@@ -282,11 +282,6 @@ def test_a_mirror_has_nvidias_layout_and_its_own_key_and_none_is_trusted_without
     )
 
 
-def test_no_stack_is_a_refusal_of_that_host_alone():
-    plan = planner.first(host("debian12-gtx1080ti-proprietary"), asked("cuda==13.*")).plan
-    assert refusal(plan).exit == 4
-
-
 def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps():
     facts = changed(RTX, secure_boot=True, firmware={"uefi": True, "signing_keys": ()})
     assert "mokutil --import" in refusal(planned(planner, facts, DRIVER, nvidia_ubuntu), "GS-326").hint

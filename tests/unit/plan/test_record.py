@@ -16,7 +16,6 @@ from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
-from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
 from tests.records import record
@@ -242,14 +241,6 @@ def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(manages, ve
 
 def test_a_record_of_another_form_is_no_obstacle():
     assert request_for(applied({"torch": {"strange": 1}}), Settings()).recorded == ()
-
-
-def test_latest_in_an_inventory_means_latest():
-    level = read_level({"torch": "latest", "cuda": True, "upgrade": "yes", "dev": True}, "gpusetup.toml")
-    found = settings_for({}, level, {}, ())
-    assert {str(item) for item in found.requirements} == {"torch==latest", "cuda"}
-    assert found.upgrade
-    assert found.dev
 
 
 @pytest.mark.parametrize("dev", [False, True])

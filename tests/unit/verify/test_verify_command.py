@@ -120,13 +120,6 @@ def test_a_mangled_document_fails_checks_and_never_the_program(kept, capsys):
     assert told(capsys)
 
 
-def test_observations_can_be_judged_again(tmp_path, capsys):
-    """What one run wrote, another one reads: on this machine, GPU or not."""
-    seen = str(tmp_path / "seen.json")
-    first = main(["verify", "--level", "quick", "--observations", seen, "--format", "json"]), told(capsys)["hosts"]
-    assert (main(["verify", "--from", seen, "--format", "json"]), told(capsys)["hosts"]) == first
-
-
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_path, capsys, says):
     key, seen, signers = tmp_path / "key", tmp_path / "seen.json", tmp_path / "signers"
