@@ -99,7 +99,7 @@ class Beside(Host):
         gpu_licence.write(ledger, wish["token"], 1)
         if gpu_licence.is_behind(env) or not gpu_licence.granted(gpu_licence.state(env)):
             gpu_licence.license_now(ledger, env, 0)
-        looks = monitoring.Asked("textfile", "", str(self.root / "var/figures"), "", "", "", "")
+        looks = monitoring.Asked("textfile", "", str(self.root / "figures"), "", "", "", "")
         monitoring.set_up(ledger, looks, {"look.py": wish["token"]}, True, env)
         gpu_rdma.configure("inbox", ["nvidia_peermem"], wish["p2pdma"], ledger, lifecycle.Machine())
         gpu_imex.configure(wish["nodes"], wish["channels"], ledger, env, check=False)

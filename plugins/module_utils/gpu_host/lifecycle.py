@@ -340,7 +340,7 @@ class Lifecycle:
         jobs.refuse_while_running(self.ledger.folder)  # it would write into the deleted record
         gone, still = ([], []) if self.check else services.put_back(self.ledger, process.environment())
         folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
-        if monitoring.forget(folder, self.check):
+        if monitoring.forget(folder, self.ledger):
             gone.append(os.path.join(folder, monitoring.TEXTFILE))
         gone += [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
         gone += self._follow()

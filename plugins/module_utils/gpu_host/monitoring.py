@@ -274,12 +274,15 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     changed = bool(gone and services.take_down(ledger, env, gone))
     folder = folder_of_unit()
     if folder and folder != wish.folder:
-        changed = forget(folder, check) or changed
+        changed = forget(folder, ledger) or changed
     changed = bool(ledger.arrange(texts, is_ours)) or changed
     if check:
         return changed
     systemd.read_again(wanted, env)
     if wish.kind == "textfile" and not os.path.isdir(wish.folder):
+        place = os.path.join(wish.folder, TEXTFILE)
+        ledger.state["folders"][wish.folder] = files.folders_of_ours(place, ledger.state)
+        ledger.save()
         os.makedirs(wish.folder, 0o755, exist_ok=True)
     again = [followers.Restart(unit, _files_of(unit, texts), env) for unit in wanted if start]
     stale = followers.settle(again, check)
@@ -342,9 +345,12 @@ def folder_of_unit() -> str:
     return found.group(1) if found else ""
 
 
-def forget(folder: str, check: bool) -> bool:
+def forget(folder: str, ledger: Ledger) -> bool:
     """Delete the textfile: nobody would update it, and its last values would be exported for ever."""
     there = [name for name in (TEXTFILE, TEXTFILE + ".new") if folder and os.path.exists(os.path.join(folder, name))]
-    for name in there if not check else ():
-        os.unlink(os.path.join(folder, name))
+    if not ledger.check:
+        for name in there:
+            os.unlink(os.path.join(folder, name))
+        files.drop_folders(ledger.state["folders"].pop(folder, ()))
+        ledger.save()
     return bool(there)
