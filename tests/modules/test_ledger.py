@@ -270,3 +270,12 @@ def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger
     ledger.state["apply"] = {"id": "1-bad", "finished": None, "last": None}
     ledger.forget_apply()
     assert ledger.state["apply"]["id"] == "1-bad", "never applied is no clean bill"
+
+
+def test_a_record_keeps_what_another_version_added_and_is_roots(tmp_path):
+    (tmp_path / "state.json").write_text('{"newer": {"x": 1}}')
+    Ledger(str(tmp_path)).tell(free=["a"])
+    assert Ledger(str(tmp_path)).state["newer"] == {"x": 1}
+    os.chown(tmp_path, 12345, -1)
+    with refused("GS-499", "belongs to user 12345", f"chown -R root {tmp_path}"):
+        Ledger(str(tmp_path))

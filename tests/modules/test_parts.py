@@ -64,6 +64,8 @@ def test_a_run_of_some_tags_leaves_the_rest_and_parts_of_several_runs_make_a_who
     for tags in (("packages", "driver"), ("container", "python")):
         run(*tags)
         assert not run.begin()["converged"]
+    with pytest.raises(FileNotFoundError):  # a write that was cut before its file
+        Ledger(run.folder).write("/proc/gpusetup/x", "x")
     run("monitoring")
     assert run.begin()["converged"]
     other = {**WANTED, "container": [["podman"], True]}

@@ -32,12 +32,10 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     (boot,) = space.rows({os.path.dirname(path): space.image_space(os.path.getsize(path))})
     if boot["free"] < boot["needed"]:
         raise HostFailure(
-            "GS-472",
-            boot["path"] + " is too full to rebuild the initramfs",
-            path,
+            "GS-472", boot["path"] + " is too full to rebuild the initramfs", path,
             "{} MB free, {} MB are needed".format(boot["free"] >> 20, boot["needed"] >> 20),
             "remove an old kernel; the old initramfs is untouched",
-        )
+        )  # fmt: skip
     was = _stamp(path)
     if shutil.which("update-initramfs", path=env["PATH"]):
         command(["update-initramfs", "-u", "-k", kernel], env, log)

@@ -129,11 +129,19 @@ class Journal:
         self.folder = folder
         self.check = check
         self.path = os.path.join(folder, "state.json")
+        self._refuse_a_strangers()
         self.state = _filled(_kept(self.path) if fresh is None else fresh)
         self._seen = files.digest(files.read_bytes(self.path) or b"")
         self._swept = False
         self.goes_back = False
         """Whether further changes belong to a rollback and are not recorded as changes of this apply for `revert`."""
+
+    def _refuse_a_strangers(self) -> None:
+        """Fail if another user can change the record: root would write what it says to any place."""
+        who = os.stat(self.folder).st_uid if os.path.isdir(self.folder) else 0
+        if who not in (0, os.geteuid()):
+            what, hint = f"the record of this host belongs to user {who}", "if nobody has changed it: chown -R root "
+            raise HostFailure("GS-499", what, self.folder, hint=hint + self.folder)
 
     def save(self) -> None:
         """Write the state in one step if it changed; fail if another process has changed the file meanwhile."""
@@ -350,7 +358,7 @@ def _filled(kept: Mapping[str, Any]) -> State:
     state = {
         key: kept.get(key, type(value)() if isinstance(value, (dict, list)) else value) for key, value in _EMPTY.items()
     }
-    return dict(state, schema=SCHEMA)
+    return {**kept, **state, "schema": SCHEMA}  # another version may know more parts
 
 
 def now() -> str:

@@ -33,7 +33,7 @@ from . import (
 )
 from .alternatives import Alternative
 from .failure import HostFailure
-from .journal import now
+from .journal import empty, now
 from .ledger import Ledger, history
 from .machine import Machine
 
@@ -176,7 +176,7 @@ class Lifecycle:
             "before": before,
             "after": {"packages": host.installed(), "held": host.held()},
             "holds": state["holds"],
-            "files": {path: entry["sha256"] for path, entry in state["files"].items()},
+            "files": {path: entry.get("sha256") for path, entry in state["files"].items()},
             "kernel": self.machine.kernels()["running"],
             "python": expect["python"],
             "pending": reasons,
@@ -406,6 +406,7 @@ class Lifecycle:
             "alternatives": list(state["alternatives"]),
             "Python environments": list(state["environments"]),
             "boot arguments": list(state["arguments"]),
+            "what another version of gpusetup recorded": [part for part in {*state} - {*empty()} if state[part]],
             "driver of a .run installer": list(filter(None, [state["runfile"].get("version", "")])),
         }
         return {kind: sorted(names) for kind, names in ours.items() if names}

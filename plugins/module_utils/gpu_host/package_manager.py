@@ -151,11 +151,8 @@ def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
         who = "process {pid} ({command})".format(**found)
         if time.monotonic() > deadline:
             raise HostFailure(
-                "GS-453",
-                "another program holds the package manager's lock",
-                who,
-                f"waited {int(seconds)} s",
+                "GS-453", "another program holds the package manager's lock", who, f"waited {int(seconds)} s",
                 "wait for it (automatic upgrades at first boot take minutes), then run the same command again",
-            )
+            )  # fmt: skip
         tell("lock", "waiting for the package manager's lock, held by " + who)
         time.sleep(1)

@@ -97,12 +97,10 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
             )
     if missing and not optional:
         raise HostFailure(
-            "GS-466",
-            "the repositories do not have the requested packages",
-            "; ".join(missing),
+            "GS-466", "the repositories do not have the requested packages", "; ".join(missing),
             "; ".join(trouble)[:1500],
             "nothing was changed; check gpu_repo_sources, or choose one of the available versions",
-        )
+        )  # fmt: skip
     return exact
 
 
@@ -120,12 +118,9 @@ def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], inst
     left = packages.undone(exact, removals, packages.after(installed, plan))
     if left:
         raise HostFailure(
-            "GS-463",
-            "the package manager cannot install these packages together",
-            "; ".join(left),
-            host.said,
+            "GS-463", "the package manager cannot install these packages together", "; ".join(left), host.said,
             "nothing was changed; the note names the missing dependency",
-        )
+        )  # fmt: skip
     return plan
 
 

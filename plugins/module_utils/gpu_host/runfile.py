@@ -68,12 +68,9 @@ class Present(Thing):
 
     def failure(self, now: Optional[str], _wanted: Any) -> HostFailure:
         return HostFailure(
-            "GS-492",
-            "the .run installation could not be removed",
-            now or "",
-            " | ".join(self.tail[-4:]),
+            "GS-492", "the .run installation could not be removed", now or "", " | ".join(self.tail[-4:]),
             "see /var/log/nvidia-uninstall.log",
-        )
+        )  # fmt: skip
 
     def aim(self, wanted: Any) -> str:
         return f"be {wanted}" if wanted else "go"
@@ -152,12 +149,9 @@ def refuse_unproven(path: str, sha256: str, reference: str, what: str) -> None:
         raise HostFailure(reference, f"others than root can change {what}", path, note, hint)
     if real != sha256.lower():
         raise HostFailure(
-            reference,
-            f"{what} is not the expected file",
-            path,
-            f"expected SHA-256 {sha256.lower()}, got {real}",
+            reference, f"{what} is not the expected file", path, f"expected SHA-256 {sha256.lower()}, got {real}",
             "download it again; never take the new digest unchecked",
-        )
+        )  # fmt: skip
 
 
 def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
@@ -264,9 +258,8 @@ class Installation:
             raise HostFailure(
                 "GS-476",
                 f"a driver from packages is installed ({owner}): a .run installer would overwrite its files",
-                request["path"],
-                hint="remove the packages first: gpusetup apply --replace",
-            )
+                request["path"], hint="remove the packages first: gpusetup apply --replace",
+            )  # fmt: skip
         for left in glob.glob(os.path.join(request["state_dir"], "runfile-*")):  # of an interrupted call
             shutil.rmtree(left)
         return {"changed": self.ledger.change(Driver(self, path), request["version"])}

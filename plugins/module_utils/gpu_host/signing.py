@@ -92,10 +92,9 @@ class Enrolment:
             return False, "enrolled"
         if not keys:
             raise HostFailure(
-                "GS-494",
-                "modules built on this host are not signed",
+                "GS-494", "modules built on this host are not signed",
                 hint="does DKMS sign? See its build log: Signing key",
-            )
+            )  # fmt: skip
         certificate = keys[0]["path"]
         if self._is_staged(certificate):
             return False, "staged"
@@ -107,11 +106,9 @@ class Enrolment:
         code, text, error = process.output(["mokutil", "--list-new"], self.env, 30)
         if code == 127:
             raise HostFailure(
-                "GS-494",
-                "mokutil is not installed",
-                error.strip(),
+                "GS-494", "mokutil is not installed", error.strip(),
                 hint="apt-get install mokutil, dnf install mokutil or zypper install mokutil",
-            )
+            )  # fmt: skip
         digest = hashlib.sha1(files.read_bytes(certificate) or b"").hexdigest()  # noqa: S324 - mokutil names them so; it protects nothing
         return digest in text.lower().replace(":", "")
 
@@ -133,11 +130,9 @@ class Enrolment:
             else:  # that of an earlier request, which still stands
                 files.write_atomically(firmware.PASSWORD, before, 0o600)
             raise HostFailure(
-                "GS-494",
-                "could not stage the enrolment of the signing key",
-                certificate,
+                "GS-494", "could not stage the enrolment of the signing key", certificate,
                 (error or text).strip()[-500:],
-            )
+            )  # fmt: skip
 
 
 def _hash(password: str, env: Dict[str, str]) -> str:

@@ -93,11 +93,9 @@ class Transaction:
         damaged = self.host.repair(self._may_go)
         if damaged:
             raise HostFailure(
-                "GS-454",
-                "half-installed packages cannot be finished",
-                _named(damaged),
+                "GS-454", "half-installed packages cannot be finished", _named(damaged),
                 hint="dpkg --configure -a; apt-get -f install",
-            )
+            )  # fmt: skip
         installed = self.host.installed()
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
         self.units_before = self._units()
@@ -210,11 +208,9 @@ class Transaction:
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.ledger.state["brought"])
         if extra:
             raise HostFailure(
-                "GS-467",
-                "the transaction would remove packages without permission",
-                ", ".join(extra),
+                "GS-467", "the transaction would remove packages without permission", ", ".join(extra),
                 hint="nothing was changed; list them in gpu_packages_may_remove to allow it",
-            )
+            )  # fmt: skip
         if not any(plan[kind] for kind in _PLANNED):
             return exact
         way = way_back.look(self.host, plan, installed, self.params, way_back.former_sources(self.ledger))
@@ -231,11 +227,9 @@ class Transaction:
             problem = dkms.rebuild_signed(self.machine, self.params, self.host.env, self.job.tell, self.job.log)
         if problem:
             failure = HostFailure(
-                "GS-456",
-                "the kernel module could not be built: " + problem,
-                self.job.log_path,
+                "GS-456", "the kernel module could not be built: " + problem, self.job.log_path,
                 hint="choose another driver, or another kernel with its headers",
-            )
+            )  # fmt: skip
         elif left:
             note = "; ".join(part for part in (_last_words(tail), "; ".join(left)) if part)
             failure = HostFailure(
