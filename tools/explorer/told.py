@@ -113,7 +113,9 @@ def _particulars(compiled: Compiled, name: str, value: Any) -> str:
     part: Any = stack_of(compiled.base, chosen).part(name)
     if name == "torch":
         libraries = [
-            f"{title(library)} {getattr(part, library)}" for library in ("cudnn", "nccl") if getattr(part, library)
+            f"{title(library)} {getattr(part, library)}"
+            for library in ("cuda", "cudnn", "nccl")
+            if getattr(part, library)
         ]
         return ", ".join([f"{part.variant} ({'PyPI' if part.on_pypi else part.index_url})", *libraries])
     if name == "tensorflow":
