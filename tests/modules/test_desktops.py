@@ -68,7 +68,9 @@ def configure(host, run_module):
     return call
 
 
-def test_a_desktop_a_page_and_a_password_of_one_s_own(host, port, configure):
+def test_a_desktop_a_page_and_a_password_of_one_s_own_and_a_check_touches_nothing(host, port, configure):
+    assert configure(check=True)["changed"] is True
+    assert ((host.root / "etc").exists(), host.did()) == (False, [])
     result = configure(port=port)
     assert result["changed"] is True
     unit = Path(desktops.SYSTEMD, UNIT).read_text()
@@ -91,12 +93,6 @@ def test_everything_goes_again(host, port, configure):
     assert [str(path) for path in (host.root / "etc").rglob("*") if path.is_file()] == []
     assert not Path(desktops.LAUNCHER).exists()
     assert configure("none")["changed"] is False
-
-
-def test_check_mode_touches_nothing(host, configure):
-    assert configure(check=True)["changed"] is True
-    assert not (host.root / "etc").exists()
-    assert host.did() == []
 
 
 def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(host, port, configure):

@@ -26,6 +26,8 @@ def path(tmp_path):
 def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger, path, edited):
     ledger.write(str(path), OURS)
     path.write_text(edited)
+    assert Ledger(ledger.folder, check=True).restore(str(path)), "a check puts nothing aside"
+    assert (path.read_text(), [found.name for found in path.parent.iterdir()]) == (edited, ["daemon.json"])
     assert ledger.restore(str(path))
     saved = path.with_name("daemon.json.gpusetup-saved")
     assert (path.read_text(), saved.read_text()) == (BEFORE, edited)
@@ -97,14 +99,6 @@ def test_a_second_edit_gets_a_place_of_its_own(ledger, path):
         ledger.restore(str(path))
     saved = sorted(found.name for found in path.parent.iterdir())
     assert saved == ["daemon.json", "daemon.json.gpusetup-saved", "daemon.json.gpusetup-saved-2"]
-
-
-def test_a_check_puts_nothing_aside(ledger, path):
-    ledger.write(str(path), OURS)
-    path.write_text(EDITED)
-    assert Ledger(ledger.folder, check=True).restore(str(path))
-    assert path.read_text() == EDITED
-    assert [found.name for found in path.parent.iterdir()] == ["daemon.json"]
 
 
 def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger, path):

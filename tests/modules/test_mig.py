@@ -59,19 +59,15 @@ def test_a_real_h100_s_tables_are_read():
     ]  # fmt: skip
 
 
-def test_gpus_are_cut_once_and_a_second_time_nothing_changes(host, lay):
+def test_gpus_are_cut_once_and_neither_a_check_nor_a_second_time_changes_anything(host, lay):
+    assert lay({FIRST: {"1g.18gb": 7}}, check=True)["changed"]
+    assert (host.layouts[FIRST], (host.root / "etc").exists()) == ("off", False)
     assert lay({FIRST: {"1g.18gb": 0}, SECOND: {"3g.71gb": 1, "2g.35gb": 1, "1g.18gb": 2}})["changed"]
     assert host.layouts == {FIRST: "7 x 1g.18gb", SECOND: "1 x 2g.35gb, 2 x 1g.18gb, 1 x 3g.71gb"}
     assert not lay({FIRST: {"1g.18gb": 7}, SECOND: {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1}})["changed"]
     assert "enable gpusetup-mig.service" in host.did()
     lay({FIRST: {"3g.71gb": ["1c.3g.71gb", "2c.3g.71gb"]}})
     assert host.layouts[FIRST] == "1 x 3g.71gb (1c.3g.71gb + 2c.3g.71gb)"
-
-
-def test_a_check_changes_nothing(host, lay):
-    assert lay({FIRST: {"1g.18gb": 7}}, check=True)["changed"]
-    assert host.layouts[FIRST] == "off"
-    assert not (host.root / "etc").exists()
 
 
 @pytest.mark.parametrize(

@@ -115,14 +115,9 @@ def test_two_applies_never_meet_on_a_host(tmp_path):
         assert str(os.getpid()) in caught.value.context
         with occupy(tmp_path, ["c"], "apply"):
             pass
-    with occupy(tmp_path, ["a"], "apply"):
-        pass
-
-
-def test_a_dead_process_holds_nothing(tmp_path):
     code = f"from gpusetup.drive.rundir import occupy\nimport os\nfrom pathlib import Path\nwith occupy(Path({str(tmp_path)!r}), ['a'], 'apply'): os._exit(1)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    assert list((tmp_path / "locks").glob("*.json"))
+    assert list((tmp_path / "locks").glob("*.json")), "a dead process has left it, and holds nothing"
     with occupy(tmp_path, ["a"], "apply"):
         pass
 

@@ -29,21 +29,12 @@ def python(code):
     return [sys.executable, "-c", code]
 
 
-def test_output_code_and_channels_are_kept_apart():
-    done = run(python("import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"), env=ENV, deadline=20)
-    assert (done.code, done.out, done.err, done.ok) == (3, "a\n", "b\n", False)
-
-
-def test_nothing_of_our_environment_is_inherited(monkeypatch):
+def test_channels_are_kept_apart_our_environment_is_not_inherited_and_arguments_meet_no_shell(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_SECRET", "x")
-    done = run(python("import os; print('PLANTED_SECRET' in os.environ)"), env=ENV, deadline=20)
-    assert done.out == "False\n"
-
-
-def test_arguments_never_meet_a_shell(tmp_path):
     hostile = f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`"
-    done = run([*python("import sys; print(sys.argv[1])"), hostile], env=ENV, deadline=20)
-    assert done.out.strip() == hostile
+    code = "import os, sys; print(sys.argv[1]); print('PLANTED_SECRET' in os.environ, file=sys.stderr); sys.exit(3)"
+    done = run([*python(code), hostile], env=ENV, deadline=20)
+    assert (done.code, done.out, done.err, done.ok) == (3, f"{hostile}\n", "False\n", False)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,6 @@ import shutil
 import threading
 import urllib.request
 from pathlib import Path
-from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -118,18 +117,6 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(supply, key, out):
     assert not (out / ".pool").exists()
     there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert set(manifest.files) == there - {"manifest.json", "manifest.json.asc"}
-
-
-@pytest.mark.parametrize("step", ["publish", "lay_links", "controller_wheels", "bill_of", "write_manifest"])
-def test_cut_at_any_step_the_same_command_completes(tmp_path, supply, key, monkeypatch, step):
-    out = tmp_path / "site"
-    with monkeypatch.context() as cut:
-        cut.setattr(apt_repository if step == "publish" else site, step, Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            add_system(out, supply, key, nothing)
-        assert not (out / "manifest.json").exists()
-    add_system(out, supply, key, nothing)
-    check_bundle(out)
 
 
 def test_a_damaged_key_is_no_key_and_without_gpg_it_says_what_to_install(tmp_path, monkeypatch):
