@@ -57,6 +57,17 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path):
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
 
 
+def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, monkeypatch):
+    owner.take(folder := str(tmp_path), {"home": "me", "run": "1"}, "wish")
+    job = jobs.Job(folder, "x", {})
+    monkeypatch.setattr(job, "_collect", dict)
+    assert job.start_or_join(refuse, 30)["state"] == "failed"
+    assert job.joinable()
+    owner.take(folder, {"home": "me", "run": "2"}, "wish")
+    assert not job.joinable()
+    assert job.start_or_join(lambda _job: {"again": True}, 30)["result"] == {"again": True}
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

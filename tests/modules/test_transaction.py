@@ -264,7 +264,7 @@ class TestCutShort:
         found = {"log": str(site.folder / "dkms.log"), "error": "No space left on device"}
         monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: found)
         monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "no module")
-        with refused("GS-456", "No space left on device", "has its previous packages"):
+        with refused("GS-472", "No space left on device", "has its previous packages"):
             site.transaction("apt", *WANTED)
         assert host.installed == {"bash": "5"}
 

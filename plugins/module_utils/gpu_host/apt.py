@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..gpu_probe.candidates import parse_policy
 from . import files, packages, process
-from .failure import HostFailure
+from .failure import FULL, HostFailure
 from .package_manager import Log, MayGo, Offers, PackageManager, Tell
 from .packages import Installed, Plan, Wish
 
@@ -156,7 +156,7 @@ class Apt(PackageManager):
         if code:
             said = "; ".join(line for line in error.splitlines() if line.startswith("E:")) or error.strip()[-300:]
             reference, hint = "GS-449", "run the same command again in a minute"
-            if "No space left on device" in said:
+            if FULL.search(said):
                 reference, hint = "GS-332", "free some space on the host: df -h / /tmp /var"
             raise HostFailure(reference, "apt cannot read the package lists", said, hint=hint)
         return text

@@ -1,7 +1,11 @@
 """Failures reported to the user: what happened, where, why, and what to do."""
 
 import errno
+import re
 from typing import Any, Callable, Dict, Tuple
+
+FULL = re.compile(r"No space left on device|Disk quota exceeded|into data and signature failed")
+"""apt splits a signed list with a temporary file, for which a full /tmp has no room."""
 
 
 class HostFailure(Exception):  # noqa: N818 - it is the host that failed

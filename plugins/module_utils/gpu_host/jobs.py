@@ -48,7 +48,7 @@ class Job:
         """
         with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # only one of two simultaneous calls starts
             status = _read(self.folder)
-            if status and _unfetched(status):
+            if status and _unfetched(status, _owned(self.state_folder, "since")):
                 return self._collect(status)
             followed = _running(self.state_folder)
             if not followed:
@@ -57,13 +57,13 @@ class Job:
                 followed, status = self.folder, None
             elif followed != self.folder:
                 status = _read(followed) or {}
-                if not status.get("wish") or status["wish"] != _wish(self.state_folder):
+                if not status.get("wish") or status["wish"] != _owned(self.state_folder, "digest"):
                     refuse_while_running(self.state_folder)
         return self._watch(followed, status, wait)
 
     def joinable(self) -> bool:
         """Return whether this very job runs, or ended with an answer that nobody has fetched."""
-        return _counts(_read(self.folder))
+        return _counts(_read(self.folder), _owned(self.state_folder, "since"))
 
     def _watch(self, folder: str, known: Optional[Status], wait: float) -> Status:
         """Wait at most `wait` seconds for the end or another message; the end of another job is not this one's."""
@@ -135,7 +135,7 @@ class Job:
             os.chdir("/")
             self.state = {
                 "state": "running", "pid": os.getpid(), "born": _born(os.getpid()), "boot": owner.boot(),
-                "wish": _wish(self.state_folder), "started": time.time(),
+                "wish": _owned(self.state_folder, "digest"), "started": time.time(),
                 "step": "start", "message": "starting", "percent": None,
             }  # fmt: skip
             self._write()
@@ -232,9 +232,9 @@ def _running(state_folder: str) -> str:
     return next((folder for folder in folders if _runs(_read(folder))), "")
 
 
-def _wish(state_folder: str) -> Optional[str]:
-    """Return the digest of what the apply that owns this host wants."""
-    return (owner.present(state_folder) or {}).get("digest")
+def _owned(state_folder: str, what: str) -> Any:
+    """Return the `digest` of what the apply that owns this host wants, or `since` when it does."""
+    return (owner.present(state_folder) or {}).get(what)
 
 
 def refuse_while_running(state_folder: str) -> None:
@@ -248,15 +248,15 @@ def _runs(status: Optional[Status]) -> bool:
     return bool(status and status["state"] == "running")
 
 
-def _counts(status: Optional[Status]) -> bool:
-    return _runs(status) or _unfetched(status)
+def _counts(status: Optional[Status], taken: Optional[float] = None) -> bool:
+    return _runs(status) or _unfetched(status, taken)
 
 
-def _unfetched(status: Optional[Status]) -> bool:
-    """Return whether a job ended lately and nobody has fetched its answer."""
+def _unfetched(status: Optional[Status], taken: Optional[float] = None) -> bool:
+    """Return whether a job ended lately and nobody has fetched its answer: a new run tries again what had failed."""
     return bool(
         status
-        and status["state"] in ("done", "failed")
+        and (status["state"] == "done" or (status["state"] == "failed" and status["updated"] >= (taken or 0)))
         and not status.get("collected")
         and time.time() - status["updated"] < _FRESH
     )

@@ -27,7 +27,7 @@ from . import (
     space,
     way_back,
 )
-from .failure import HostFailure, of_system
+from .failure import FULL, HostFailure, of_system
 from .machine import Machine
 from .packages import Installed, Wish
 
@@ -35,8 +35,6 @@ _HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-[a-z0-9]+-devel$|
 _SIGNATURE = re.compile(
     r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
 )
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|into data and signature failed")
-"""apt splits a signed list with a temporary file, for which a full /tmp has no room."""
 _BROKE_OFF = re.compile(
     r"reset by peer|Error reading from server|Undetermined Error|unexpected size|Hash Sum mismatch|sync in progress"
     r"|Connection failed|Curl error \((?:16|18|52|55|56|92)\)|\b50[0234] "
@@ -149,7 +147,7 @@ class Preview:
         damaged = host.damaged()
         if damaged:
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
-            self.find("warn", "half-installed", "half-installed packages: " + names, "apply finishes them first")
+            self.find("warn", "half-installed", "apply first finishes half-installed packages: " + names)
         holder = lock_holder()
         if holder:
             text = "another program uses the package manager: process {pid} ({command})".format(**holder)
@@ -223,7 +221,7 @@ class Preview:
 
     def _judge_trouble(self, trouble: List[str], ours: List[Dict[str, Any]]) -> None:
         addresses = [uri.rstrip("/") for source in ours for uri in sources.without_logins(source.get("uris") or [])]
-        full = next((line for line in trouble if _FULL.search(line)), "")
+        full = next((line for line in trouble if FULL.search(line)), "")
         if full:  # all other trouble comes of it
             self.find("refuse", "disk", full, "free some space on the host: df -h / /tmp /var", "GS-332")
             return

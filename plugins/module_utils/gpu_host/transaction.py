@@ -5,6 +5,7 @@ after an interruption, the next run knows what this host had. A package manager'
 transaction the installed packages are read again.
 """
 
+import errno
 import os
 import re
 import time
@@ -25,7 +26,7 @@ from . import (
     undo,
     way_back,
 )
-from .failure import HostFailure, of_system, tried
+from .failure import FULL, HostFailure, of_system, tried
 from .ledger import Ledger
 from .machine import Machine
 from .package_state import Holds
@@ -220,23 +221,24 @@ class Transaction:
         self.former = bool(way.former)
         self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
-        problem = dkms.missing(self.machine, self.params) if not left else None
-        if left and dkms.build_error(self.started):
-            problem = "it does not compile"
-        if not left and not problem:
-            problem = dkms.rebuild_signed(self.machine, self.params, self.host.env, self.job.tell, self.job.log)
-        if problem:
+        problem = None
+        if not left:
+            sign = (self.machine, self.params, self.host.env, self.job.tell, self.job.log)
+            problem = dkms.missing(self.machine, self.params) or dkms.rebuild_signed(*sign)
+            if not problem:
+                return exact
+        built = dkms.build_error(self.started)
+        note = "; ".join(part for part in (_last_words(tail), "; ".join(left)) if part)
+        if FULL.search(str(built or note)):
+            failure = of_system(OSError(errno.ENOSPC, note, self.job.log_path))
+        elif built or problem:
             failure = HostFailure(
-                "GS-456", "the kernel module could not be built: " + problem, self.job.log_path,
-                hint="choose another driver, or another kernel with its headers",
+                "GS-456", "the kernel module could not be built: " + (problem or "it does not compile"),
+                self.job.log_path, hint="choose another driver, or another kernel with its headers",
             )  # fmt: skip
-        elif left:
-            note = "; ".join(part for part in (_last_words(tail), "; ".join(left)) if part)
-            failure = HostFailure(
-                "GS-455", "the package manager could not finish", self.job.log_path, note, "see the log on the host"
-            )
         else:
-            return exact
+            what, hint = "the package manager could not finish", "see the log on the host"
+            failure = HostFailure("GS-455", what, self.job.log_path, note, hint)
         return self._roll_back(self.before or {}, failure)
 
     def _take_over(self, plan: Plan, exact: List[Wish]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ..gpu_judge.versions import pins, python_name
 from ..gpu_probe import environment
 from . import alternatives, files, installer, process
-from .failure import HostFailure
+from .failure import FULL, HostFailure
 from .journal import Journal, State
 
 _LIST = (
@@ -187,7 +187,7 @@ class Environment:
             if away:
                 telling = away + telling
                 hint = "check the host's network and gpusetup_proxy, or name a mirror in its /etc/pip.conf"
-            if any("No space left on device" in line for line in telling):
+            if FULL.search("\n".join(telling)):
                 hint = f"free some space for {self.path}; installing CuPy with its CUDA libraries takes about 8 GB"
             raise HostFailure(
                 "GS-486", "the Python environment could not be made", self.path, " | ".join(telling)[-900:], hint
