@@ -5,7 +5,6 @@ import pytest
 from gpusetup.components.base import Offers
 from gpusetup.components.driver import modules
 from gpusetup.components.driver.sources import context_of
-from gpusetup.components.fabric import held
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer, Preview
@@ -206,16 +205,6 @@ def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes)
 def test_every_kernel_flavour_gets_its_own_headers(kernel, package):
     variables = planned(suse(kernel=kernel), "580.178.04")
     assert [str(item) for item in variables.gpu_packages_prerequisites] == [package]
-
-
-OURS = "nvidia-open-driver-G06 nvidia-compute-utils-G07 nvidia-common-G06 libnvidia-ml nvidia-persistenced"
-OTHERS = "nvidia-container-toolkit libnvidia-container1 nvidia-driver-assistant libnvidia-containers kernel-default"
-
-
-@pytest.mark.parametrize(("names", "ours"), [(OURS, True), (OTHERS, False)])
-def test_what_is_held_is_the_drivers_own(names, ours):
-    patterns = held(matrix().repos, "nvidia", "suse")
-    assert [name for name in names.split() if versions.matches(name, patterns) is not ours] == []
 
 
 def test_a_host_of_which_only_the_name_is_known_has_zypper():

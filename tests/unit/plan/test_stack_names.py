@@ -42,18 +42,20 @@ libnvsdm nvidia-driver nvidia-driver-cuda nvidia-driver-cuda-libs nvidia-driver-
 nvidia-fabric-manager-devel nvidia-imex nvidia-kmod-common nvidia-libXNVCtrl nvidia-modprobe nvidia-open nvidia-persistenced
 nvidia-settings nvidia-xconfig
 """
+SUSE = "nvidia-open-driver-G06 nvidia-compute-utils-G07 nvidia-common-G06 libnvidia-ml nvidia-persistenced"
 OTHERS = """
 nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1 nvidia-container-runtime
 nvidia-docker2 libnvpair3linux libnvme1 libnvme1t64 libnvme-dev libnvtt2 libnvtt-bin libnvpair1linux nvidia-vaapi-driver
 nvidia-texture-tools nvidia-cg-toolkit nvidia-mig-manager nvidia-driver-assistant nvidia-prime cuda-toolkit-13-0 cuda-keyring
 libnvjpeg-13-0 libnvjitlink-13-0 libnvfatbin-13-0 libnvptxcompiler-13-0 datacenter-gpu-manager-4-core libcudnn9-cuda-13 libnccl2 libnccl
-linux-image-6.8.0-50-generic linux-headers-generic libnvvm-13-0 zfs-dkms nvme-cli python3-libnvme libnvme libnvpair3
+linux-image-6.8.0-50-generic linux-headers-generic libnvvm-13-0 libnvidia-containers kernel-default zfs-dkms nvme-cli python3-libnvme libnvme libnvpair3
 """
 ROWS = [
     ("nvidia", "ubuntu", NVIDIA_UBUNTU),
     ("nvidia", "debian", NVIDIA_DEBIAN),
     ("nvidia", "el-modular", EL),
     ("nvidia", "el-plain", EL),
+    ("nvidia", "suse", SUSE),
     ("distro", "ubuntu", UBUNTU),
     ("distro", "debian", DEBIAN),
 ]
