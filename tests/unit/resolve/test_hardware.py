@@ -5,20 +5,12 @@ import pytest
 from gpusetup.model.release import ArchCode
 from gpusetup.model.request import LibraryCandidates
 from gpusetup.resolve.rules import code_for, compiles_for, way_of
-from gpusetup.versions import nv
 from tests.stored import stored_rows
 
 
 @pytest.mark.parametrize(("wishes", "fields", "rule"), stored_rows("rules-that-refuse.json"))
 def test_what_cannot_be_is_refused_by_its_rule(refused, wishes, fields, rule):
     assert rule in refused(*wishes, **fields)["rules"]
-
-
-def test_kepler_ends_with_r470_and_cuda_11(ask):
-    resolution = ask("cuda", gpu=["k80"])
-    assert resolution.stack.driver.branch == "470"
-    assert nv(resolution.stack.cuda.version).major == 11
-    assert any("past its end of life" in text for text in resolution.warnings)
 
 
 @pytest.mark.parametrize(("targets", "ptx", "cc", "way"), stored_rows("code-for-gpus.json"))

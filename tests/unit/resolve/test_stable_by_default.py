@@ -48,11 +48,6 @@ def test_latest_means_latest(ask):
     assert (kept.driver.branch, kept.cuda.version) == ("620", "13.5.0")
 
 
-def test_torch_2_6_has_a_build_for_gh200(ask):
-    torch = ask("torch==2.6.*", gpu=["gh200"]).stack.torch
-    assert (torch.version, torch.variant) == ("2.6.0", "cu126")
-
-
 @pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121", "b200", "b300"])
 def test_tensorflow_is_refused_where_it_is_known_to_fail(refused, gpu):
     (item,) = refused("tensorflow", gpu=[gpu])["conflict"]
@@ -66,10 +61,6 @@ def test_jax_keeps_to_the_gpus_that_it_supports(ask, refused):
     assert "compute capability 5.2 or newer" in item["text"]
     assert ask("jax", gpu=["quadro k2200"]).stack.jax.extra == "cuda11_pip"
     assert ask("jax", gpu=["gtx 970"]).stack.jax.extra == "cuda12"
-
-
-def test_tensorflow_still_runs_on_hopper(ask):
-    assert ask("tensorflow", gpu=["h100"]).stack.tensorflow.version
 
 
 @pytest.mark.parametrize(("wishes", "machine", "reason"), stored_rows("a-reason-judges-the-candidate-that-it-na.json"))
