@@ -113,10 +113,8 @@ def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansibl
     examine(program)
 
 
-@pytest.mark.parametrize(
-    "about", [failure_of, lambda host, _: observed_of(SimpleNamespace(reach=Reach()), host).problem]
-)
-def test_a_version_managers_shim_is_named(about):
+@pytest.mark.parametrize("how", [failure_of, lambda host, _: observed_of(SimpleNamespace(reach=Reach()), host).problem])
+def test_a_version_managers_shim_is_named(how):
     said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"
     host = HostProgress("a", failure=Failure("gpu_facts", said))
-    assert "ansible_python_interpreter=/usr/bin/python3" in str(about(host, ""))
+    assert "ansible_python_interpreter=/usr/bin/python3" in str(how(host, ""))

@@ -104,9 +104,7 @@ def test_a_page_is_explained(command, kind, name):
 def test_what_a_bundle_would_fetch(monkeypatch):
     request = Request(gpus=("t4",), os="debian12", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
-    files = [
-        Wanted(f"http://x.invalid/{name}", name, size, name) for name, size in (("small", 10), ("large", 3_000_000))
-    ]
+    files = [Wanted(f"http://x/{name}", name, size, name) for name, size in (("small", 10), ("large", 3_000_000))]
     packages = tuple(Entry(file.name, "1", file, ()) for file in files)
     supply = choosing.Supply(choosing.Asked(request, Settings()), (lock,), "compute", packages, (), "3.11")
     monkeypatch.setattr(choosing, "choose", lambda *_: supply)

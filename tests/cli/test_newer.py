@@ -124,11 +124,9 @@ def test_a_publisher_that_does_not_answer_leaves_the_answer_of_the_matrix(answer
     assert "does not know cudnn==9.99.1.4" in told["conflict"][0]["text"]
 
 
-@pytest.mark.parametrize(
-    "content", [b"[]", b"{}", b'{"580": 1}', b'{"580": {"driver_info": [{"release_version": "x"}]}}']
-)
-def test_what_is_not_the_list_of_drivers_is_no_answer(content, monkeypatch):
-    monkeypatch.setattr(web, "fetch", lambda _, **__: content)
+@pytest.mark.parametrize("told", [b"[]", b"{}", b'{"580": 1}', b'{"580": {"driver_info": [{"release_version": "x"}]}}'])
+def test_what_is_not_the_list_of_drivers_is_no_answer(told, monkeypatch):
+    monkeypatch.setattr(web, "fetch", lambda _, **__: told)
     assert document("resolve", "driver==999.10", "--newer")[0] == 4
 
 

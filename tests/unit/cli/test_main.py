@@ -126,16 +126,14 @@ def on_terminal(monkeypatch, columns):
     return shown
 
 
-@pytest.mark.parametrize(
-    "words", [("matrix", "torch==2.7.*"), ("matrix",), ("matrix", "driver"), ("matrix", "gpu", "h100")]
-)
+@pytest.mark.parametrize("words", ["matrix torch==2.7.*", "matrix", "matrix driver", "matrix gpu h100"])
 @pytest.mark.parametrize("columns", [40, 50])
 def test_a_narrow_terminal_gets_every_word_of_a_table(monkeypatch, words, columns):
     shown = on_terminal(monkeypatch, columns)
-    assert front.main(list(words)) == 0
+    assert front.main(words.split()) == 0
     text = shown.getvalue()
     assert "…" not in text
-    if words[-1] == "torch==2.7.*":
+    if "torch" in words:
         assert "torch 2.7.1" in text
         assert "  driver ≥: 525.60.13" in text
         assert max(map(len, text.splitlines())) <= columns

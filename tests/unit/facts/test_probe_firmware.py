@@ -160,9 +160,7 @@ def test_shims_check_that_was_switched_off_counts_as_no_secure_boot(machine):
 
 
 @pytest.mark.parametrize("pack", [None, gzip, lzma])
-def test_what_a_signature_names_is_what_openssl_says_of_the_certificate(
-    tmp_path, monkeypatch, own, vendors_signer, pack
-):
+def test_what_a_signature_names_is_what_openssl_says_of_a_certificate(tmp_path, monkeypatch, own, vendors_signer, pack):
     monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
     path = tmp_path / ("nvidia.ko" + {None: "", gzip: ".gz", lzma: ".xz"}[pack])
     for key, issuer in ((own, own.name), (vendors_signer, "SUSE Linux Enterprise Secure Boot CA")):

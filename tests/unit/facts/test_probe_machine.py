@@ -93,12 +93,8 @@ def test_the_manager_is_known_by_its_vital_data(machine, name, manager):
     ("vendor", "product", "tag", "hypervisor", "kind", "cloud"), stored_rows("clouds-and-hypervisors.json")
 )
 def test_clouds_and_hypervisors(machine, vendor, product, tag, hypervisor, kind, cloud):
-    for name, value in {
-        "sys_vendor": vendor,
-        "product_name": product,
-        "chassis_asset_tag": tag,
-        "chassis_type": "1",
-    }.items():
+    names = {"sys_vendor": vendor, "product_name": product, "chassis_asset_tag": tag, "chassis_type": "1"}
+    for name, value in names.items():
         machine.put(f"/sys/class/dmi/id/{name}", value + "\n")
     machine.put("/proc/cpuinfo", "flags\t\t: fpu hypervisor sse\n" if hypervisor else "flags\t\t: fpu sse\n")
     told = kinds.collect(machine.host())
@@ -116,14 +112,8 @@ HOSTS_PIDS = ("pid:[4026531836]", "uts:[4026531838]")
         ("/run/.containerenv", "", None, "none", "podman", "container"),
         ("/proc/1/cgroup", "0::/kubepods.slice/kubepods-pod1234.slice\n", None, "none", "kubepods", "container"),
         ("/.dockerenv", "", HOSTS_PIDS, "none", None, None),  # a machine made from a container image
-        (
-            "/.dockerenv",
-            "",
-            (HOSTS_PIDS[0], "uts:[4026532999]"),
-            "none",
-            "docker",
-            "container",
-        ),  # it shares the processes
+        # It shares the processes.
+        ("/.dockerenv", "", (HOSTS_PIDS[0], "uts:[4026532999]"), "none", "docker", "container"),
         ("/x", "", ("pid:[4026532777]", "uts:[4026532776]"), "none", "unknown", "container"),  # without any marker
         ("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n", None, "wsl", None, "wsl"),
     ],
@@ -253,10 +243,8 @@ def test_libraries_by_package_or_header(machine):
 
 def test_a_machine_has_one_digest_under_whatever_name_and_never_its_id(machine_in):
     ids = ("0123456789abcdef0123456789abcdef\n", "0123456789abcdef0123456789abcdef\n", "f" * 32)
-    told = [
-        system.boot(machine_in(str(number)).put("/etc/machine-id", text).host())["machine"]
-        for number, text in enumerate(ids)
-    ]
+    hosts = [machine_in(str(at)).put("/etc/machine-id", text).host() for at, text in enumerate(ids)]
+    told = [system.boot(host)["machine"] for host in hosts]
     assert told[0] == told[1] != told[2]
     assert not {text.strip() for text in ids} & set(told)
     empty = machine_in("image").put("/etc/machine-id", "uninitialized\n")

@@ -56,9 +56,7 @@ def test_relevant_packages_with_who_made_them(machine):
 )
 def test_a_package_in_a_bad_state_is_a_problem_whatever_it_is(machine, status, problem):
     found = dpkg(machine, stanza("bash", status=status))["problems"]
-    assert [text.startswith("bash is") and words in text for text, words in zip(found, problem, strict=True)] == [
-        True
-    ] * len(problem)
+    assert all(text.startswith("bash is") and words in text for text, words in zip(found, problem, strict=True))
 
 
 def test_an_interrupted_dpkg(machine):

@@ -56,11 +56,8 @@ NAMED = f'GRUB_DEFAULT="Advanced options>Debian, with Linux {NINE}"  # until 6.1
     ],
 )
 def test_the_newest_kernel_boots_next_unless_grub_is_told_another(machine, default, saved, more, boots):
-    for path, text in {
-        "/etc/default/grub": default,
-        "/boot/grub/grubenv": saved,
-        "/etc/default/grub.d/kernel.cfg": more,
-    }.items():
+    texts = {"/etc/default/grub": default, "/boot/grub/grubenv": saved, "/etc/default/grub.d/kernel.cfg": more}
+    for path, text in texts.items():
         if text:
             machine.put(path, text)
     told = kernels_of(machine, NINE, TEN)
@@ -168,17 +165,15 @@ def test_an_own_file_hides_the_vendors_of_the_same_name(machine):
     assert drivers.blacklist_files(machine.put("/etc/modprobe.d/nvidia.conf", "# nothing\n").host()) == []
 
 
-@pytest.mark.parametrize(
-    ("inside", "blacklist", "loads"), [(True, False, True), (True, True, False), (None, None, None)]
-)
-def test_what_the_next_boot_would_load(machine, inside, blacklist, loads):
+@pytest.mark.parametrize(("inside", "barred", "loads"), [(True, False, True), (True, True, False), (None, None, None)])
+def test_what_the_next_boot_would_load(machine, inside, barred, loads):
     image = f"/boot/initrd.img-{NINE}"
     machine.put(f"/boot/vmlinuz-{NINE}").put(image).answer("kernel", NINE)
     machine.put("/etc/modprobe.d/blacklist-nouveau.conf", "blacklist nouveau\n")
     machine.put(f"/lib/modules/{NINE}/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
     machine.put(f"/lib/modules/{NINE}/kernel/drivers/gpu/drm/nouveau/nouveau.ko")
     why = "cut" if inside is None else None
-    host = machine.answer("initramfs:" + image, {"nouveau": inside, "blacklist": blacklist, "why": why}).host()
+    host = machine.answer("initramfs:" + image, {"nouveau": inside, "blacklist": barred, "why": why}).host()
     told = drivers.nouveau(host, kernels.collect(host), [])
     assert (told["blacklisted"], told["in_initramfs"], told["loads_at_boot"]) == (True, inside, loads)
 

@@ -56,12 +56,9 @@ class Adapters(Machine):
             texts |= {f"{device}/{which}_link_{part}": text for which in ("current", "max")}
         for path, text in texts.items():
             self.put(path, text + "\n")
-        self.put(f"{device}/config", bytes(64)).put(f"{SWITCH}/config", bytes(64)).link(
-            f"{here}/device", f"../../../{HCA}"
-        )
-        self.link(f"sys/class/infiniband/{name}", f"../../../{here}").link(
-            f"sys/bus/pci/devices/{HCA}", f"../../../../{device}"
-        )
+        self.put(f"{device}/config", bytes(64)).put(f"{SWITCH}/config", bytes(64))
+        self.link(f"{here}/device", f"../../../{HCA}").link(f"sys/class/infiniband/{name}", f"../../../{here}")
+        self.link(f"sys/bus/pci/devices/{HCA}", f"../../../../{device}")
         return self
 
     def live(self, kind="LiveHost"):

@@ -50,10 +50,8 @@ def test_a_score_below_the_least_counts_as_nothing():
 
 def asked(*versions: str, **more) -> str:
     candidates = tuple(DriverCandidate(version=version, modules=("open",)) for version in versions)
-    request = Request(
-        requirements=(Requirement(component="driver"),), gpus=("h100",), driver_candidates=candidates, **more
-    )
-    resolution = resolve(request, MATRIX)
+    ask = Request(requirements=(Requirement(component="driver"),), gpus=("h100",), driver_candidates=candidates, **more)
+    resolution = resolve(ask, MATRIX)
     assert resolution.stack.driver is not None
     told = any("CVE-" in text for text in resolution.warnings)
     version = resolution.stack.driver.version

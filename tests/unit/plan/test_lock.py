@@ -92,9 +92,7 @@ LISTS = ("gpu_packages_prerequisites", "gpu_driver_packages", "gpu_fabric_packag
 @pytest.fixture(scope="module")
 def options():
     specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in ROLES.glob("*/meta/argument_specs.yml")]
-    return {
-        name: spec for one in specs for entry in one.values() for name, spec in (entry.get("options") or {}).items()
-    }
+    return {name: spec for one in specs for part in one.values() for name, spec in (part.get("options") or {}).items()}
 
 
 def _written(says, *words):

@@ -151,10 +151,8 @@ def test_modules_of_another_driver_go_and_those_of_an_older_kernel_stay():
 
 
 def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes():
-    facts, kmod = (
-        red_hat("10.1", "6.12.0-124.8.1.el10_1.x86_64", secure_boot=True),
-        "kmod-nvidia-open-580.142-6.12.0-124.8.1",
-    )
+    facts = red_hat("10.1", "6.12.0-124.8.1.el10_1.x86_64", secure_boot=True)
+    kmod = "kmod-nvidia-open-580.142-6.12.0-124.8.1"
     offered = on_el((kmod, "3:580.142-1.el10_1"), ("kmod-nvidia", "1-1"))
     plan = planned(facts, offered, source_fingerprints=("A" * 40,))
     assert names(plan)[:2] == [kmod, "kmod-nvidia"], "580.142 is the only one with signed modules"

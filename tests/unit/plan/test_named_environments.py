@@ -183,9 +183,7 @@ def second(wish, *pythons, facts=rocky):
     """Plan with repositories that have a driver for every row, and packages of these Pythons."""
     newest = resolved(gpus=("a100",), os=rocky.os.label).stack.driver.version
     rows = [(name, newest) for name in NAMES]
-    rows += [
-        (f"python{version}{part}", new) for version in pythons for part, new in (("", f"{version}.7"), ("-pip", "23.2"))
-    ]
+    rows += [(f"python{one}{part}", new) for one in pythons for part, new in (("", f"{one}.7"), ("-pip", "23.2"))]
     return planner.second(facts, wish, answer([], *((name, f"{version}-1.el9") for name, version in rows))).plan
 
 

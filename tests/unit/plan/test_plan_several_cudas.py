@@ -31,10 +31,9 @@ def plan(facts, settings=WISH):
 
 
 def applied(*brought):
-    lock = lock_of(PackageSet(manager="apt", cuda_roots=ROOTS, cuda_default="12.9"))
-    return changed(
-        RTX, state=HostRecord(lock=changed(lock, wanted={"manage_driver": False}), brought=dict.fromkeys(brought, "1"))
-    )
+    packages = PackageSet(manager="apt", cuda_roots=ROOTS, cuda_default="12.9")
+    lock = changed(lock_of(packages), wanted={"manage_driver": False})
+    return changed(RTX, state=HostRecord(lock=lock, brought=dict.fromkeys(brought, "1")))
 
 
 def test_each_has_its_package_and_its_place_and_the_first_is_the_default():

@@ -185,12 +185,8 @@ def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one
     """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
     bare = changed(keep, driver=None)
     lock = planner.second(bare, DRIVER, nvidia_ubuntu).plan.lock
-    for begun, finished, stage in (
-        (lock, NO_LOCK, "offers"),
-        (lock, lock, "transaction"),
-        (NO_LOCK, lock, "transaction"),
-    ):
-        facts = changed(bare, state=HostRecord(apply=Apply(id="a2", lock=begun), lock=finished))
+    for begun, done, stage in ((lock, NO_LOCK, "offers"), (lock, lock, "transaction"), (NO_LOCK, lock, "transaction")):
+        facts = changed(bare, state=HostRecord(apply=Apply(id="a2", lock=begun), lock=done))
         assert (lock in locks(facts), planner.first(facts, DRIVER).stage) == (True, stage)
 
 

@@ -182,9 +182,7 @@ def test_a_runtime_that_nobody_asks_for_any_more_is_given_up():
 def test_a_licence_comes_back_with_the_same_token_alone():
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     facts = host("ubuntu24.04-h200-keep", services={"gridd": service})
-    there = Settings(
-        requirements=(Requirement(component="driver"),), vgpu_token="/then.tok", vgpu_token_sha256="ab" * 32
-    )
+    there = Settings(requirements=(Requirement(component="driver"),), vgpu_token="/a.tok", vgpu_token_sha256="ab" * 32)
     lock = planner.first(facts, there).plan.lock
     moved = changed(there, vgpu_token="/now.tok")
     assert planner.recorded(facts, moved, lock).plan.variables.gpu_licence_token == "/now.tok"

@@ -84,9 +84,7 @@ def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped, 
             assert offered == (cc in measured[value.release.minor]), value.version
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PACKAGES if any(item.cuda for item in matrix().package(name).releases)]
-)
+@pytest.mark.parametrize("name", [one for one in PACKAGES if any(row.cuda for row in matrix().package(one).releases)])
 def test_no_package_is_offered_to_a_gpu_that_no_compiler_of_its_cuda_knows(shipped, name):
     for cc in CAPABILITIES:
         gpus = ("sm_" + cc.replace(".", ""),)

@@ -69,9 +69,7 @@ def test_a_breach_is_refused_with_its_line_and_a_command(site, capsys, command, 
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize(
-    "words", [["resolve", "--from"], ["lock", "--from"], ["doctor", "--root", str(MISMATCH)]], ids=str
-)
+@pytest.mark.parametrize("words", [["resolve", "--from"], ["lock", "--from"], ["doctor", "--root", str(MISMATCH)]])
 def test_a_project_forbids_it_too(site, capsys, words, key):
     site("[policy]\nnewest_driver_branch = 600\noldest_driver = '470.57.02'\nforbid_cvss_from = 9.9\n")
     machine = f"[tool.other]\npolicy = 1\n[tool.gpusetup]\ngpu = 'a100'\ndriver = '=={OLD}'\n"

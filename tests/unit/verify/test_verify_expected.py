@@ -181,9 +181,8 @@ def test_decay_shows_before_the_floor_is_reached(on, check, place, shares):
     for share, verdict in shares.items():
         document = captured(on)
         put(document, {path: found_at(document, path) * share for path in places(document, place.split("/"))})
-        floor, found = (
-            _verdict(one, check) for one in (judge(Machine(document)), compare(judge(Machine(document)), own))
-        )
+        now = judge(Machine(document))
+        floor, found = (_verdict(one, check) for one in (now, compare(now, own)))
         assert (found.verdict, floor.verdict != "fail") == (verdict, True), "the floor alone would let it through"
         assert verdict == "pass" or (DAY in found.text and found.limit is not None)
 
@@ -216,13 +215,9 @@ def test_a_quick_or_busy_first_run_is_completed_by_a_later_one(tmp_path):
     assert load(path).hosts["localhost"].figures == own.figures, "a quick run renews nothing that only a full one has"
     board = completed(own, record([figure(Item("GPU 1", "pass", measured=1.0))], 2, DAY), renews=True)
     assert board.figures == {"memory.copy": {"GPU 1": Kept(1.0, DAY)}}, "figures of other GPUs than now"
-    both = completed(
-        board, record([figure(*(Item(f"GPU {one}", "pass", measured=1.0) for one in (0, 1)))], 2, "2026-12-24")
-    )
-    (found,) = compare([figure(*(Item(f"GPU {one}", "pass", measured=0.8) for one in (0, 1)))], both)
-    assert [item.text.split(" of ")[1][:10] for item in found.items] == ["2026-12-24", DAY], (
-        "each figure has its own day"
-    )
+    good, low = ([figure(*(Item(f"GPU {one}", "pass", measured=at) for one in (0, 1)))] for at in (1.0, 0.8))
+    (found,) = compare(low, completed(board, record(good, 2, "2026-12-24")))
+    assert [item.text.split(" of ")[1][:10] for item in found.items] == ["2026-12-24", DAY], "each has its own day"
 
 
 def figure(*items, check="memory.copy", verdict="pass"):

@@ -88,9 +88,8 @@ def test_no_check_passes_with_the_same_words_when_a_piece_of_its_evidence_is_tak
         for path in taken if healthy.verdict == "pass" else ():
             for edits, gone in (({}, [path]), ({path: {"error": "timeout", "deadline": 9}}, [])):
                 found, tried = registry._result(check, Machine(broken(name, edits, gone))), tried + 1
-                blind += (
-                    [(check.id, path, gone)] if found and (found.verdict, found.text) == ("pass", healthy.text) else []
-                )
+                if found and (found.verdict, found.text) == ("pass", healthy.text):
+                    blind.append((check.id, path, gone))
     assert (blind, tried > 20) == ([], True)
 
 
@@ -120,11 +119,8 @@ def test_no_check_passes_with_the_same_words_when_nvidia_smi_does_not_show_what_
 def test_what_was_left_out_because_of_a_job_blames_the_job(on):
     document = captured(on)
     put(document, {f"gpus/{gpu}/processes": [{"pid": "7", "name": "train"}] for gpu in range(len(document["gpus"]))})
-    for section in (
-        {"skipped": "another job uses every GPU"},
-        {"workers": {}, "busy": ["0"], "minutes": 1, "after": {}},
-    ):
-        document["sections"].update(nccl={"groups": [], "skipped": "another job uses a GPU"}, stress=section)
+    for part in ({"skipped": "another job uses every GPU"}, {"workers": {}, "busy": ["0"], "minutes": 1, "after": {}}):
+        document["sections"].update(nccl={"groups": [], "skipped": "another job uses a GPU"}, stress=part)
         found = [registry._result(check, Machine(document)) for check in checks()]
         left_out = [one for one in found if one and one.verdict in ("warn", "fail") and "another job" in one.text]
         assert {one.blame for one in left_out} == {"job"}
@@ -135,12 +131,13 @@ def test_what_was_left_out_because_of_a_job_blames_the_job(on):
 def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, name):
     document, job = captured(on), {"pid": "7", "name": "train", "type": "C"}
     put(document, {f"gpus/{gpu}/{name}": [job] for gpu in range(len(document["gpus"])) if name})
-    for place in (
+    rates = [
         "memory/*/*/*",
         "matrix/*/formats/*/tflops/*",
         "pcie/*/nodes/*/*/*",
         "nccl/groups/*/ranks/*/results/*/bus/*",
-    ):
+    ]
+    for place in rates:
         for path in places(document, ["sections", *place.split("/")]):
             put(document, {path: found_at(document, path) * 0.3})
     for path in places(document, ["sections", "launch", "*", "rows", "*", "graph_us"]):

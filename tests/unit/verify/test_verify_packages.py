@@ -371,9 +371,7 @@ def test_an_environment_takes_what_is_left_of_the_budget():
         ({"unreachable": True}, "skip", ""),
     ],
 )
-def test_an_environment_that_gives_no_answer_fails_and_one_that_could_not_be_looked_into_does_not(
-    about, verdict, blame
-):
+def test_an_environment_that_gives_no_answer_fails_and_one_that_was_not_looked_into_does_not(about, verdict, blame):
     document, why = recorded(), "the probe on this machine gave no answer"
     look_into(SMOKE, document, lambda _: Observed(None, why, **about))
     (found,) = [one for one in host_report("a", Machine(document)).results if one.id == "python.environment@serve"]
