@@ -21,7 +21,7 @@ from gpusetup.cli.requests import add_reboot, add_way_back
 from gpusetup.components.record import read_applied
 from gpusetup.drive.playbook import PlaybookRun, Session
 from gpusetup.drive.progress import watch
-from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 from gpusetup.facts.fleet import failure_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Applied
@@ -65,10 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             return _list(arguments, read)
 
         def recorded(name: str, _facts: HostFacts) -> Applied:
-            from gpusetup.plan.lifecycle import choose
-
-            current, history = past_of(read.data(name, "gpu_state") or {}, name)
-            target = choose(history, current, arguments.to)
+            target = _target(read, name, arguments)
             output.say(f"{name}: back to {target.id}")
             return target.lock
 
@@ -78,6 +75,15 @@ def run(arguments: argparse.Namespace) -> Exit:
         rollout = plan_hosts(how, session, matrix(), Progress())
         applied = carry_out(applying(arguments, keep=""), rollout)
     return answer(arguments, applied)
+
+
+def _target(read: PlaybookRun, name: str, arguments: argparse.Namespace) -> Past:
+    from gpusetup.plan.lifecycle import choose
+
+    for unread in _listed(read, name, arguments.inventory or "").refusals:
+        raise PreflightError(unread.reference, unread.message, hint=unread.hint)
+    current, history = past_of(read.data(name, "gpu_state") or {}, name)
+    return choose(history, current, arguments.to)
 
 
 def _read(session: Session) -> PlaybookRun:
@@ -119,15 +125,11 @@ def _listed(read: PlaybookRun, name: str, inventory: str) -> HostHistory:
         return HostHistory(refusals=(Refusal(reference="GS-805", message=str(error), exit=int(Exit.REFUSED)),))
     applies = tuple(
         Listed(
-            id=past.id,
-            finished=past.finished,
-            stack=recorded_stack(past.lock),
-            verified=past.verified,
-            packages=past.packages,
-            simulated=past.simulated,
+            id=past.id, finished=past.finished, stack=recorded_stack(past.lock), verified=past.verified,
+            packages=past.packages, simulated=past.simulated,
         )
         for past in history
-    )
+    )  # fmt: skip
     return HostHistory(current=current, applies=applies)
 
 

@@ -26,8 +26,8 @@ from gpusetup.drive.shards import NUMBER, WHICH, own_hosts
 
 _OWN = "gpu_"
 _PREFIXES = re.compile(
-    r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?"
-    r"(?:Data could not be sent to remote host \S+\. Make sure this host can be reached over ssh: )?(?:ssh: )?"
+    r"^(?:Failed to connect to the host via ssh: )?"
+    r"(?:Data could not be sent to remote host \S+\. Make sure this host can be reached over ssh:\s*)?(?:ssh: )?"
 )
 """What Ansible and ssh print before the reason why a host is unreachable."""
 _TEXT_LIMIT = 8000
@@ -149,9 +149,9 @@ class EventWriter:
             self._write(event, **fields)
             return
         if event in {"failed", "ignored", "unreachable"}:
-            fields["message"] = _failure_text(data)
+            fields["message"] = _failure_text(data).removeprefix("Task failed: ")
         if event == "unreachable":
-            fields["message"] = _PREFIXES.sub("", fields["message"])
+            fields["message"] = _PREFIXES.sub("", fields["message"]) or "the SSH connection broke off"
         if _own(task):
             fields["data"] = {
                 name: value for name, value in data.items() if name not in _NOISE and not name.startswith("_ansible")

@@ -254,16 +254,20 @@ def test_a_task_is_told_by_its_own_name(writer, tmp_path, ansibles, told):
     assert json.loads((tmp_path / "events.jsonl").read_text())["name"] == told
 
 
+AWAY = 'Task failed: Data could not be sent to remote host "g1". Make sure this host can be reached over ssh: '
+REFUSED = "connect to host g1 port 22: Connection refused"
+
+
 @pytest.mark.parametrize(
-    "ansibles",
+    ("ansibles", "why"),
     [
-        "Failed to connect to the host via ssh: ",
-        'Task failed: Data could not be sent to remote host "g1". Make sure this host can be reached over ssh: ',
+        (f"Failed to connect to the host via ssh: ssh: {REFUSED}", REFUSED),
+        (f"{AWAY}ssh: {REFUSED}", REFUSED),
+        (AWAY, "the SSH connection broke off"),
     ],
 )
-def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer, tmp_path, ansibles):
-    why = "connect to host g1 port 22: Connection refused"
-    result = SimpleNamespace(host=AGAIN.host, task=TASK, result={"msg": f"{ansibles}ssh: {why}", "unreachable": True})
+def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer, tmp_path, ansibles, why):
+    result = SimpleNamespace(host=AGAIN.host, task=TASK, result={"msg": ansibles, "unreachable": True})
     writer(0.001).v2_runner_on_unreachable(result)
     (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
     assert json.loads(line)["message"] == why

@@ -1,5 +1,6 @@
 """Which apply a host goes back to: rollback notices any wish that differs, and asks for what was asked for then."""
 
+from argparse import Namespace
 from typing import Any
 
 import msgspec
@@ -7,7 +8,10 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpusetup.cli.rollback import past_of
+from gpusetup.cli.rollback import _target, past_of
+from gpusetup.drive.events import Failure, Track
+from gpusetup.drive.playbook import PlaybookRun
+from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.facts import Containers, Service
@@ -244,3 +248,12 @@ def test_a_history_of_another_form_names_the_field_and_newer_fields_are_left_alo
     assert (current, read.verified) == ("a1", Verified(verdict="pass"))
     with refused(BadInputError, "GS-805", match=r"history of gpu07 .*\$\[0\]\.verified\.verdict"):
         past_of({"history": [dict(told, verified={"verdict": 7})]}, "gpu07")
+
+
+def test_a_history_that_could_not_be_read_is_the_reason_and_not_an_empty_one():
+    track = Track()
+    track.host("a").failure = Failure("Applies on record", "GS-499: the record of this host cannot be read")
+    with refused(PreflightError, "GS-309", "cannot be read"):
+        _target(
+            PlaybookRun("history", Finished((), 0, "", "", 0.0), track), "a", Namespace(inventory="hosts.ini", to="")
+        )
