@@ -234,7 +234,7 @@ def test_a_host_whose_record_is_lost_is_told_so(rebooted):
 
 
 def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path, monkeypatch):
-    record(id="run-1").begin()
+    token = record(id="run-1").begin()["owner"]
     begun = ledger.Ledger(str(tmp_path))
     begun.state.update(
         brought={"nvidia-utils": "580"}, taken={"old": "1"}, moved={"libc6": "1"}, holds=["nvidia-utils"]
@@ -242,7 +242,7 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
     begun.save()
     there, held = {"nvidia-utils": "580"}, ["nvidia-utils"]
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager(there, held))
-    left = record().clean()
+    left = record(token=token).clean()
     assert left["ours"] == {
         "holds": ["nvidia-utils"],
         "packages not restored": ["old=1"],
@@ -250,7 +250,7 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
     }
     assert (tmp_path / "state.json").exists()
     there, held = {"old": "1"}, []
-    assert record().clean()["ours"] == {}
+    assert record(token=token).clean()["ours"] == {}
     assert not tmp_path.exists()
 
 
