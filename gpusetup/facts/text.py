@@ -88,7 +88,7 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
         frameworks = ", ".join(f"{name} {version}" for name, version in sorted(python.packages.items()))
         yield "Python", f"{python.version} {python.path}" + (f": {frameworks}" if frameworks else "")
     for begun in judge.drift.unfinished({}, judge.record(host)):
-        yield "cut", f"{begun.what} is {begun.now}; gpusetup apply installs what was asked for, gpusetup remove removes it"
+        yield "cut", f"{begun.what} is {begun.now}; gpusetup apply installs the stack, gpusetup remove removes it"
     for unknown in host.unreadable:
         yield "not read", f"{unknown.field}: {unknown.reason}"
 

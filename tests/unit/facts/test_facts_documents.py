@@ -250,5 +250,5 @@ def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
     entry = Begun(what="unit nvidia-persistenced.service", since="20260101T000000Z", aim="be enabled")
     cut, whole = (machine("ubuntu22.04-a100-mismatch", state=HostRecord(open=now)) for now in ({"unit:x": entry}, {}))
     begun = f"{entry.what} is to be enabled, begun at {entry.since} and not finished"
-    assert f"{begun}; gpusetup apply leads to the stack, gpusetup remove back" in told(cut)
+    assert f"{begun}; gpusetup apply installs the stack, gpusetup remove removes it" in told(cut)
     assert list(group({"cut": cut, "finished": whole}).values()) == [("cut",), ("finished",)]
