@@ -72,6 +72,12 @@ def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others():
     assert list(found.labels) == ["a"]
     why = "driver: a have one on the host; the operator's driver container is off by the labels of these nodes"
     assert why in found.twice
+    files = kubernetes_files(found)
+    assert sorted(files) == ["README.md", "gpu-operator-values.yaml", "label-nodes.sh", "runtimeclass.yaml"]
+    assert yaml.safe_load(files["gpu-operator-values.yaml"])["toolkit"] == {"enabled": True}
+    assert yaml.safe_load(files["runtimeclass.yaml"])["kind"] == "RuntimeClass"
+    assert "kubectl label node a --overwrite nvidia.com/gpu.deploy.driver=false" in files["label-nodes.sh"]
+    assert "# back: kubectl label node a nvidia.com/gpu.deploy.driver- " in files["label-nodes.sh"]
 
 
 def test_docker_is_not_what_kubelet_talks_to():
@@ -102,15 +108,6 @@ def test_a_host_engine_that_runs_is_named():
     running = {"dcgm": Service(unit="nvidia-dcgm.service", active="active", enabled="enabled")}
     found = told(a=msgspec.structs.replace(ready(), services=running))
     assert any(text.startswith("DCGM: nvidia-dcgm runs on a;") for text in found.twice)
-
-
-def test_files_are_what_tools_read():
-    files = kubernetes_files(told(a=ready(), b=bare()))
-    assert sorted(files) == ["README.md", "gpu-operator-values.yaml", "label-nodes.sh", "runtimeclass.yaml"]
-    assert yaml.safe_load(files["gpu-operator-values.yaml"])["toolkit"] == {"enabled": True}
-    assert yaml.safe_load(files["runtimeclass.yaml"])["kind"] == "RuntimeClass"
-    assert "kubectl label node a --overwrite nvidia.com/gpu.deploy.driver=false" in files["label-nodes.sh"]
-    assert "# back: kubectl label node a nvidia.com/gpu.deploy.driver- " in files["label-nodes.sh"]
 
 
 def test_the_command_writes_them(tmp_path, says):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from gpusetup.drive.ssh import Route
-from gpusetup.watch.fleet import Fleet, Link
+from gpusetup.watch.fleet import Fleet
 
 from .conftest import Silent, gpu
 
@@ -21,7 +21,6 @@ while True:
     print('{"watch":1,"time":1.0,"gpus":[{"index":0,"utilization":50}]}', flush=True)
     time.sleep(0.05)
 """
-ONCE = LINES.replace("while True:", "for _ in range(2):")
 
 
 def route(name, script):
@@ -226,11 +225,3 @@ def test_what_is_no_line_of_ours_is_a_reason_and_never_harm(link):
     assert len(host._rest) == 0, "a line without an end is thrown away"
     host.take(b'\n{"watch":1,"time":1.0,"gpus":[]}\n')
     assert host.looks == 1
-
-
-def test_a_connection_that_ends_is_made_again(fleet, clock):
-    hosts = fleet(route("a", ONCE))
-    until(hosts, lambda: hosts.links[0].state == "down")
-    hosts.links[0].next_try = 0.0
-    until(hosts, lambda: hosts.links[0].state == "live")
-    assert Link(Route("a", problem="it is reached with a password"), 2.0, clock).state == "refused", "at once"
