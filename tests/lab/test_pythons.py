@@ -30,9 +30,6 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     assert action["what"].split()[0] == "python3.12"
     variables = plan["variables"]
     assert variables["gpu_python_interpreter"] == "/usr/bin/python3.12"
-    nowhere = gpusetup(lab.folder, "plan", inventory, "-w", "python==3.13", "--format", "json")
-    assert nowhere.code == 5, nowhere.out
-    assert nowhere.hosts[host.name]["refusals"][0]["reference"] == "GS-334"
 
     host.path("/srv/wheels").mkdir(parents=True)  # it says which Python imports it: frameworks are gigabytes
     wheel(host.path("/srv/wheels"), TINY, "1", "import sys\nprint(sys.version_info[:2])\n")
