@@ -252,7 +252,7 @@ class Host:
         replace(monkeypatch, venv.environment, problem=_problem)
 
     def _deviations(self, *_words: Any) -> list[dict[str, Any]]:
-        return [{"what": what} for what in Ledger(self.state).unfinished()]
+        return list(Ledger(self.state).state["open"].values())
 
     def _files_of_others(self) -> None:
         write(self.root, {"etc/apt/sources.list.d/theirs.list": "deb x\n", "usr/local/cuda-12.8/version": ""})

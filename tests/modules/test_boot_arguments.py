@@ -116,10 +116,10 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, mo
     with pytest.raises(KeyboardInterrupt):
         ask(tmp_path, "present")
     assert all(OURS in there for there in entries.values())
-    assert Ledger(str(tmp_path)).unfinished() == ["kernel argument " + OURS]
+    assert list(Ledger(str(tmp_path)).state["open"]) == ["kernel argument:" + OURS]
 
     monkeypatch.setattr(process, "stream", lambda *words, **_named: (0, [grubby(*words)[1]]))
     assert ask(tmp_path, "absent")["changed"]
     assert entries == {"6.1": f"quiet x{OURS} {OURS}_drm", "6.2": "quiet"}
     assert Ledger(str(tmp_path)).state["arguments"] == []
-    assert Ledger(str(tmp_path)).unfinished() == []
+    assert Ledger(str(tmp_path)).state["open"] == {}

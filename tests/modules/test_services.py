@@ -30,7 +30,7 @@ def taken_back(host):
     """Take the unit back as removal does; return what of it is on record then."""
     assert services.take_down(host.ledger, process.environment()) == [UNIT]
     assert _is(host) == (False, "inactive")
-    return host.ledger.unfinished(), host.ledger.state["services"]
+    return host.ledger.state["open"], host.ledger.state["services"]
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -38,13 +38,13 @@ def test_a_unit_that_does_not_start_is_on_record_as_it_was_and_is_taken_back(hos
     host.refuse("start", UNIT)
     assert start(fails=f"{UNIT} did not start")["gpu_failure"]["message"] == f"{UNIT} did not start"
     assert _is(host) == (True, "inactive")
-    assert host.ledger.unfinished() == ["unit " + UNIT]
+    assert list(host.ledger.state["open"]) == ["unit:" + UNIT]
     if again:
         host.refuse()
         start()
-        assert host.ledger.unfinished() == []
+        assert host.ledger.state["open"] == {}
         assert host.ledger.state["services"][UNIT]["was_enabled"] is False
-    assert taken_back(host) == ([], {})
+    assert taken_back(host) == ({}, {})
 
 
 @pytest.mark.parametrize("verb", ["stop", "disable"])
@@ -54,9 +54,9 @@ def test_a_unit_that_still_runs_stays_on_record(host, start, verb):
     with refused(f"{UNIT} still runs"):
         services.take_down(host.ledger, process.environment())
     assert UNIT in host.ledger.state["services"]
-    assert host.ledger.unfinished() == ["unit " + UNIT]
+    assert list(host.ledger.state["open"]) == ["unit:" + UNIT]
     host.refuse()
-    assert taken_back(host) == ([], {})
+    assert taken_back(host) == ({}, {})
 
 
 def test_a_unit_that_is_wanted_no_more_is_as_it_was(host, start):

@@ -180,6 +180,12 @@ class TestHolding:
             site.transaction("dnf", ("driver", "2-1"), streams=[{"module": "nvidia-driver", "stream": "b"}])
         assert host.installed == {"driver": "0:1-1"}
 
+    def test_holds_that_were_cut_are_told_as_unfinished(self, site, debian, monkeypatch):
+        monkeypatch.setattr(debian(), "_selections", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            site.transaction("apt", ("driver", "1"), hold=["driver"])
+        assert list(Ledger(str(site.folder)).state["open"]) == ["holds of:packages"]
+
     def test_the_list_for_automatic_upgrades_goes_when_nobody_asks_for_it(self, site, debian, monkeypatch, tmp_path):
         debian()
         path = tmp_path / "52gpusetup"
