@@ -159,8 +159,8 @@ class _LiveProgress:
         grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         busy = [host for host in track.hosts.values() if host.task]
         failed = sum(1 for host in track.hosts.values() if host.failure)
-        counts = f"{len(track.hosts)} hosts, {len(busy)} busy, {failed} failed"
-        grid.add_row(Text(self.phase, style="bold"), Text(counts))
+        counts = f"{counted(len(track.hosts), 'host')}, {len(busy)} busy, {failed} failed"
+        grid.add_row(Text(self.phase, style="bold"), Text(counts if track.hosts else "Ansible starts"))
         if len(busy) > _ROWS:
             for _hosts, step, text in steps(track, now)[:_ROWS]:
                 grid.add_row(Text(step), Text(text))

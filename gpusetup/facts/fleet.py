@@ -82,6 +82,10 @@ def failure_of(progress: HostProgress, inventory: str) -> Failure:
             hint=progress.failure.way_out(inventory),
             exit=int(Exit.UNREACHABLE),
         )
+    own = progress.failure.trouble
+    if own.reference:
+        told = "; ".join(str(part) for part in (own.message, own.context, own.note) if part)
+        return Failure(reference=own.reference, message=told, hint=own.hint or "", exit=int(Exit.REFUSED))
     message = re.sub(r".*?((?:pyenv|asdf): .*?command not found).*", r"\1", message)
     return Failure(
         reference="GS-309",

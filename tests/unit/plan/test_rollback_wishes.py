@@ -252,8 +252,14 @@ def test_a_history_of_another_form_names_the_field_and_newer_fields_are_left_alo
 
 def test_a_history_that_could_not_be_read_is_the_reason_and_not_an_empty_one():
     track = Track()
-    track.host("a").failure = Failure("Applies on record", "GS-499: the record of this host cannot be read")
-    with refused(PreflightError, "GS-309", "cannot be read"):
+    said = {
+        "reference": "GS-499",
+        "message": "the record cannot be read",
+        "context": "/x/state.json",
+        "hint": "a backup",
+    }
+    track.host("a").failure = Failure("Applies on record", "GS-499: do", document=said)
+    with refused(PreflightError, "GS-499", "cannot be read; /x/state.json", hint="a backup"):
         _target(
             PlaybookRun("history", Finished((), 0, "", "", 0.0), track), "a", Namespace(inventory="hosts.ini", to="")
         )
