@@ -42,10 +42,10 @@ def test_a_long_step_stays_on_one_line(monkeypatch):
 
 
 def test_before_the_first_host_ansible_starts_and_one_host_is_one(monkeypatch):
-    assert "apply  1 host, 1 busy, 0 failed" in shown(monkeypatch)
+    assert "  1 host, 1 busy, 0 failed" in shown(monkeypatch)
     with watch(out := Terminal(), phase="facts") as observer:
         observer.tick(Track())
-    assert "facts  Ansible starts" in out.getvalue()
+    assert "  Ansible starts" in out.getvalue()
 
 
 def test_a_failure_is_said_as_it_is(monkeypatch):
