@@ -191,9 +191,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error with a suggestion, and exit."""
+        from gpusetup.components.parsing import without_logins
+
         unknown = _UNKNOWN.fullmatch(message)
         told = self._about_unknown(unknown[1].split()) if unknown is not None else message
-        print(f"{self.prog}: error: {told}", file=sys.stderr)
+        print(f"{self.prog}: error: {without_logins(told)}", file=sys.stderr)
         print(f"`{self.prog} --help` lists its arguments", file=sys.stderr)
         sys.exit(Exit.COMMAND_LINE)
 

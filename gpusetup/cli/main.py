@@ -263,7 +263,9 @@ def _answered(argv: list[str]) -> int:
             return Exit.BAD_INPUT
         import traceback
 
-        traceback.print_exc()
+        from gpusetup.components.parsing import without_logins
+
+        print(without_logins(traceback.format_exc()), end="", file=sys.stderr)
         print("gpusetup: this is a bug in gpusetup; please report the lines above", file=sys.stderr)
         return Exit.BUG
 

@@ -178,7 +178,9 @@ def warn(text: str) -> None:
 
 def print_error(error: GpuSetupError, output_format: str) -> None:
     """Print an error as text on standard error, and for JSON as a document on standard output."""
-    as_json = json_text(error.to_document()) if output_format == "json" else ""
+    from gpusetup.components.parsing import without_logins
+
+    as_json = without_logins(json_text(error.to_document())) if output_format == "json" else ""
     if as_json and sys.stdout.isatty():
         sys.stdout.write(as_json)
         return  # where the document goes into a file, the terminal shows the text below
@@ -192,7 +194,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines.append(f"more: {error.link}")
     # Escape control characters, which a file or an option may contain, and cut endless words.
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], "\n".join(lines))
-    text = re.sub(r"(\S{200})\S{200,}", r"\1…", text)
+    text = re.sub(r"(\S{200})\S{200,}", r"\1…", without_logins(text))
     if coloured(sys.stderr):
         text = f"\x1b[1;31merror:\x1b[0m{text.removeprefix('error:')}"
     print(text, file=sys.stderr)

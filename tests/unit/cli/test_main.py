@@ -64,6 +64,21 @@ def test_another_failure_of_the_system_is_still_a_bug(monkeypatch, says):
     assert "this is a bug" in says(1, "facts")
 
 
+ADDRESS = "https://user:secret@collector.example"
+
+
+@pytest.mark.parametrize(
+    ("error", "form"), [(BadInputError("GS-105", ADDRESS), "json"), (ValueError(ADDRESS), "text"), (None, ADDRESS)]
+)
+def test_an_address_is_quoted_without_its_login(monkeypatch, capsys, error, form):
+    breaks(monkeypatch, error)
+    with contextlib.suppress(SystemExit):
+        main(["facts", "--format", form])
+    told = capsys.readouterr()
+    assert "***@collector.example" in told.err
+    assert "secret" not in told.err + told.out
+
+
 @pytest.mark.parametrize("words", ["hosts.ini --limit gpu", "--limit gpu hosts.ini", "--limit gpu"])
 def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words):
     arguments = front._parsed(front.command_parser("apply"), [*words.split(), "--", "--tags", "x"])
