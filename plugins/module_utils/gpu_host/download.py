@@ -42,12 +42,10 @@ def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 
     found = hashlib.sha256(raw).hexdigest()
     if sha256 and found != sha256.lower():
         raise HostFailure(
-            "GS-443",
-            "a downloaded file is not the expected one",
-            url,
+            "GS-443", "a downloaded file is not the expected one", url,
             f"expected SHA-256 {sha256.lower()}, got {found}",
             "the file changed at the publisher or on the way; nothing was installed",
-        )
+        )  # fmt: skip
     return raw
 
 
@@ -66,12 +64,10 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
             reason, again = str(error), False
         if not again or tries == _KEY_TRIES or time.monotonic() + pause > end:
             raise HostFailure(
-                "GS-442",
-                f"a signing key could not be downloaded: {reason}",
-                url,
+                "GS-442", f"a signing key could not be downloaded: {reason}", url,
                 f"tried {tries} times" if tries > 1 else "",
                 "check the address, gpu_proxy, gpu_no_proxy and gpu_ca_file; or set the key itself in `armored`",
-            )
+            )  # fmt: skip
         time.sleep(pause)
         pause *= 2
 
@@ -161,11 +157,10 @@ def _unpacked_by_tools(name: str, body: bytes, package: bytes) -> bytes:
     if by_dpkg == 0:
         return out
     raise HostFailure(
-        "GS-443",
-        f"the keyring package is packed as {name}, which cannot be read here",
+        "GS-443", f"the keyring package is packed as {name}, which cannot be read here",
         note=(error if code != process.MISSING else told).decode("utf-8", "replace").strip()[-300:],
         hint="apt-get install zstd, then repeat; or set the key itself in `armored`",
-    )
+    )  # fmt: skip
 
 
 def _member_of_tar(raw: bytes, member: str) -> bytes:
@@ -285,7 +280,6 @@ def _failure(url: str, error: Exception) -> HostFailure:
     reason = f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else ""
     return HostFailure(
         "GS-479",
-        "the .run installer could not be downloaded: {}".format(reason or getattr(error, "reason", "") or error),
-        url,
+        "the .run installer could not be downloaded: {}".format(reason or getattr(error, "reason", "") or error), url,
         hint="check the address, gpusetup_proxy and the host's network; or copy the file to the host and name its path",
-    )
+    )  # fmt: skip

@@ -350,6 +350,16 @@ class Ledger(Journal):
             return False
         return self.undo(thing) if first == target else self.change(thing, target)
 
+    def make_folder(self, path: str) -> None:
+        """Make a folder for others' files, with those above it; removal deletes the new ones that are empty."""
+        self.state["folders"].setdefault(path, files.folders_of_ours(os.path.join(path, "file"), self.state))
+        self.save()
+        os.makedirs(path, 0o755, exist_ok=True)
+
+    def drop_folder(self, path: str) -> None:
+        files.drop_folders(self.state["folders"].pop(path, ()))
+        self.save()
+
     def record_packages(self, change: Mapping[str, Mapping[str, Any]], counted: str = "") -> None:
         """Record what transactions installed, moved and removed; `counted` names one so that it counts only once."""
         if counted and counted == self.state["counted"]:

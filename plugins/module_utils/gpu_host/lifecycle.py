@@ -280,7 +280,7 @@ class Lifecycle:
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
-            self.ledger.state["expect"]["parts"] = {}
+            self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
             self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
         installed = self._manager().installed()
         if known:

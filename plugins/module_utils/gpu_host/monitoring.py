@@ -279,11 +279,8 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     if check:
         return changed
     systemd.read_again(wanted, env)
-    if wish.kind == "textfile" and not os.path.isdir(wish.folder):
-        place = os.path.join(wish.folder, TEXTFILE)
-        ledger.state["folders"][wish.folder] = files.folders_of_ours(place, ledger.state)
-        ledger.save()
-        os.makedirs(wish.folder, 0o755, exist_ok=True)
+    if wish.kind == "textfile":
+        ledger.make_folder(wish.folder)
     again = [followers.Restart(unit, _files_of(unit, texts), env) for unit in wanted if start]
     stale = followers.settle(again, check)
     up = bool(wanted) and services.bring_up(ledger, wanted, start, env)
@@ -351,6 +348,5 @@ def forget(folder: str, ledger: Ledger) -> bool:
     if not ledger.check:
         for name in there:
             os.unlink(os.path.join(folder, name))
-        files.drop_folders(ledger.state["folders"].pop(folder, ()))
-        ledger.save()
+        ledger.drop_folder(folder)
     return bool(there)

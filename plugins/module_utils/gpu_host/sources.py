@@ -60,10 +60,9 @@ def check(source: Source) -> None:
         raise HostFailure("GS-444", f"repository {name} has no address")
     if source["kind"] != "apt" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
         raise HostFailure(
-            "GS-444",
-            f"repository {name} would be used without a signature check",
+            "GS-444", f"repository {name} would be used without a signature check",
             hint="keep gpgcheck or repo_gpgcheck on",
-        )
+        )  # fmt: skip
 
 
 def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
@@ -78,11 +77,9 @@ def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
     prints = [re.sub(r"\s", "", text).upper() for text in wanted.get("fingerprints") or []]
     if not prints and given != ["package"]:
         raise HostFailure(
-            "GS-444",
-            "its key has no fingerprint to compare with",
-            where,
+            "GS-444", "its key has no fingerprint to compare with", where,
             hint="give the full fingerprint (40 hex digits)",
-        )
+        )  # fmt: skip
     for text in prints:
         if not _FINGERPRINT.fullmatch(text):
             raise HostFailure(
@@ -96,12 +93,10 @@ def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
     strangers = [text for text in found if prints and text not in prints]
     if strangers:
         raise HostFailure(
-            "GS-445",
-            "its signing key is not the expected one",
-            where,
+            "GS-445", "its signing key is not the expected one", where,
             "expected {}, found {}".format(", ".join(prints), ", ".join(strangers)),
             "nothing was changed; compare it with the publisher's; never accept it unchecked",
-        )
+        )  # fmt: skip
     return binary
 
 
@@ -165,11 +160,9 @@ def _like(source: Source, known: List[Dict[str, Any]]) -> Dict[str, Any]:
     ]
     if not fitting:
         raise HostFailure(
-            "GS-446",
-            "the host has no package source for {} to take the mirror from".format(source["like_suite"]),
-            "repository {}".format(source["name"]),
-            hint="give its address in `uris`",
-        )
+            "GS-446", "the host has no package source for {} to take the mirror from".format(source["like_suite"]),
+            "repository {}".format(source["name"]), hint="give its address in `uris`",
+        )  # fmt: skip
     signed = fitting[0]["signed_by"]
     if signed == "(embedded key)":
         raise HostFailure(
@@ -369,10 +362,9 @@ def logins_of(name: str, uris: List[str]) -> List[Login]:
     for login in found:
         if re.search(r"[\s\x00-\x1f]", login.user + login.password) or not login.user:
             raise HostFailure(
-                "GS-444",
-                f"the login in an address of repository {name} has no user name, or a space in it",
+                "GS-444", f"the login in an address of repository {name} has no user name, or a space in it",
                 hint="write user:password before the @ of the address, in each of them without spaces",
-            )
+            )  # fmt: skip
     return found
 
 
