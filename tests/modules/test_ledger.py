@@ -81,25 +81,6 @@ def test_the_first_content_comes_back_with_mode_and_owner_after_many_changes_and
     assert (path.read_bytes(), mode_and_owner(path)) == (b"password \xff\n", (0o600, 12345, 12346))
 
 
-def test_a_failed_apply_undoes_only_its_own_changes(ledger, tmp_path):
-    kept, changed, new = tmp_path / "kept", tmp_path / "changed", tmp_path / "new"
-    ledger.state["apply"] = {"id": "first"}
-    ledger.write(str(kept), "kept\n")
-    ledger.write(str(changed), "first\n")
-    ledger.state["apply"] = {"id": "second"}
-    ledger.write(str(changed), "second\n")
-    ledger.write(str(new), "new\n")
-    assert sorted(ledger.revert_apply()[0]) == sorted([str(changed), str(new)])
-    assert kept.read_text() == "kept\n"
-    assert changed.read_text() == "first\n"
-    assert not new.exists()
-    assert ledger.restore(str(changed)) is True, "remove still knows that the file is ours"
-    assert not changed.exists()
-    ledger.write(str(new), "new\n")
-    ledger.state["apply"]["finished"] = "now"
-    assert ledger.revert_apply() == ([], []), "a finished apply is never reverted"
-
-
 def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(ledger, path):
     write(path.parent, {path.name: "before gpusetup\n"})
     for number in ("one", "two", "three"):
