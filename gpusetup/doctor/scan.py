@@ -142,11 +142,11 @@ COPIED = {
     "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\N{NO-BREAK SPACE}": " ",
     r"\u2018": "'", r"\u2019": "'", r"\'": "'", r'\\\"': '"', r'\"': '"', r"\u003c": "<", r"\u003e": ">",
     r"\u0026": "&", "&#39;": "'", "&#x27;": "'", "&quot;": '"', "&#34;": '"', "&nbsp;": " ", "&lt;": "<", "&gt;": ">",
-    "&amp;": "&",
+    "&amp;": "&", "\uff1a": ": ", "\uff0c": ", ",
 }  # fmt: skip
 """What web pages, word processors, JSON and Python's repr make of letters of a message."""
 _LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.items()]
-_COPIES = {first: [pair for pair in _LETTERS if pair[0][:1] == first] for first in (b"\xe2", b"\xc2", b"\\", b"&")}
+_COPIES = {first: [pair for pair in _LETTERS if pair[0][:1] == first] for first in (b"\xe2", b"\xc2", b"\xef", b"\\", b"&")}
 WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _REMEMBERED = 100_000
