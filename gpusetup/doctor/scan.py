@@ -146,7 +146,7 @@ COPIED = {
 }  # fmt: skip
 """What web pages, word processors, JSON and Python's repr make of letters of a message."""
 _LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.items()]
-_COPIES = {first: [pair for pair in _LETTERS if pair[0][:1] == first] for first in (b"\xe2", b"\xc2", b"\xef", b"\\", b"&")}
+_COPIES = {copied[:1]: [pair for pair in _LETTERS if pair[0][:1] == copied[:1]] for copied, _ in _LETTERS}
 WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _REMEMBERED = 100_000
