@@ -77,6 +77,8 @@ class Failure:
             return "the host's sudoers file has requiretty: switch it off for this user"
         if re.search(r"sudo: (?:permission denied|(?:command )?not found)", text):
             return "this user cannot run sudo on the host: install it, or log in as root: --user root"
+        if "incorrect sudo password" in text:
+            return "sudo on the host refuses this password: give the one of the user that gpusetup logs in as"
         if "sudo" in text or "become" in text or "password" in text:
             return "give the sudo password with -K, or allow the user passwordless sudo"
         if "python" in text:

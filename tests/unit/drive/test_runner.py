@@ -284,6 +284,7 @@ NOLOGIN, NO_TTY = "This account is currently not available.\n", "sudo: sorry, yo
         ({"module_stdout": "", "module_stderr": NO_TTY}, NO_TTY.strip(), "requiretty"),
         ({"module_stderr": "/bin/sh: 1: sudo: Permission denied\n"}, "Permission denied", "cannot run sudo"),
         ({"module_stderr": "sudo: /usr/bin/python3: command not found\n"}, "python3: command not found", "-K"),
+        ({"module_stderr": "", "msg": "Task failed: Incorrect sudo password"}, "Incorrect", "refuses this password"),
         ({"module_stderr": "sudo: a password is required\n"}, "sudo: a password is required", "-K"),
     ],
 )
