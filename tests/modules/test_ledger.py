@@ -260,3 +260,13 @@ def test_a_record_keeps_what_another_version_added_and_is_roots(tmp_path):
     os.chown(tmp_path, 12345, -1)
     with refused("GS-499", "belongs to user 12345", f"chown -R root {tmp_path}"):
         Ledger(str(tmp_path))
+
+
+def test_a_file_that_is_to_go_leaves_no_half_of_a_way_back_that_was_cut(ledger, tmp_path):
+    path, half = tmp_path / "theirs.list", tmp_path / ".gpusetup-theirs.list-half"
+    path.write_text("deb x\n")
+    ledger.delete(str(path))
+    ledger._open("file", str(path), None, "", "be as it was")
+    half.write_text("deb x\n")
+    assert ledger.delete(str(path)) is False
+    assert not half.exists()

@@ -137,6 +137,7 @@ class Ledger(Journal):
         before = files.read_bytes(path)
         if before is None:
             if self.opened(FILE, path):
+                files.sweep(path)
                 self.state["files"][path].update({"sha256": None, "present": False})
                 self._close(FILE, path)
                 self.save()
