@@ -1,13 +1,14 @@
 """One owner per host: the second one is told who it is, and whoever died does not stand in the way."""
 
 import multiprocessing
+import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import DEFAULT, Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
@@ -228,3 +229,10 @@ def test_a_disk_that_was_full_for_a_moment_ends_no_signs_of_life(clock, folder, 
         threading.Event().wait(0.05)
     over.set()
     assert owner._read(folder)["seen"] == clock.now
+
+
+def test_whoever_waited_for_a_lock_whose_file_a_removal_deleted_locks_the_new_file(tmp_path, monkeypatch):
+    path, real, removal = str(tmp_path / "lock"), files.fcntl.flock, iter([os.unlink])
+    monkeypatch.setattr(files.fcntl, "flock", lambda *lock: (real(*lock), next(removal, str)(path)))
+    with files.locked(path):
+        assert os.path.exists(path)

@@ -135,12 +135,14 @@ def link_atomically(path: str, target: str) -> None:
 @contextmanager
 def locked(path: str) -> Iterator[None]:
     """Hold an exclusive lock; the kernel releases it however the process ends."""
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        os.makedirs(folder, 0o711, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
+    while True:
+        os.makedirs(os.path.dirname(path), 0o711, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            break
+        os.close(handle)  # a removal deleted this file meanwhile: the next one to come would lock another
+    try:
         yield
     finally:
         os.close(handle)

@@ -76,9 +76,7 @@ def hold_until_gone(holder: Any, folder: str, token: str) -> None:
 def show_life(folder: str, token: str) -> threading.Event:
     """Write signs of life from a thread until the returned event is set."""
     over = threading.Event()
-    signs = threading.Thread(target=_show_life, args=(folder, token, over))
-    signs.daemon = True
-    signs.start()
+    threading.Thread(target=_show_life, args=(folder, token, over), daemon=True).start()
     return over
 
 
