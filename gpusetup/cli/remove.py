@@ -181,7 +181,7 @@ _STATES = {
     "pending-reboot": "restored to the state before the first apply; a reboot is pending",
     "refused": "refused; nothing was changed",
     "unreachable": "could not be reached",
-    "failed": "FAILED part-way",
+    "failed": "FAILED",
     "interrupted": "stopped",
     "left-over": "NOT restored completely: some changes could not be undone",
 }
