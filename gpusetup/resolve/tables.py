@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.matrix.gpus import GpuKind, find_gpu, gpus_named, kind_of
 from gpusetup.matrix.load import Matrix
@@ -11,7 +13,7 @@ from gpusetup.matrix.systems import files_of, find_system, hosts_that_take, syst
 from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
 from gpusetup.model.record import Record
 from gpusetup.model.release import Architecture, DriverBranch, DriverVersion
-from gpusetup.model.request import Request, Requirement
+from gpusetup.model.request import DriverCandidate, Request, Requirement
 from gpusetup.model.tables import GpuFigures
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
@@ -51,12 +53,8 @@ def _check_filters(name: str, request: Request) -> None:
     }  # fmt: skip
     for option, used in given.items():
         if used and option not in _FILTERS[name]:
-            raise BadInputError(
-                "GS-135",
-                f"`matrix {name}` cannot be narrowed by {option}",
-                path=option,
-                hint=f"leave it out; this table can be narrowed by {', '.join(sorted(_FILTERS[name]))}",
-            )
+            what, ways = f"`matrix {name}` cannot be narrowed by {option}", ", ".join(sorted(_FILTERS[name]))
+            raise BadInputError("GS-135", what, path=option, hint=f"leave it out; this table can be narrowed by {ways}")
 
 
 def _nothing(name: str, wanted: str, request: Request) -> NoStackError:
@@ -87,11 +85,15 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     releases = [item for item in matrix.driver.versions if item.platform == "linux" and item.branch in branches]
     hits = matches(Requirement(component="driver", specifier=wanted), [item.version for item in releases])
     if request.requirements or request.os or request.arch:
-        hits &= {value.version for value in fitting(build(matrix, request), "driver")}
+        # Without candidates, the resolver weighs the newest driver of a branch alone; without a wish, a CUDA too.
+        every = tuple(DriverCandidate(version=item.version, modules=flavours_of(item.branch)) for item in releases)
+        wishes = request.requirements or (Requirement(component="driver"),)
+        asked = replace(request, requirements=wishes, driver_candidates=every)
+        hits &= {value.version for value in fitting(build(matrix, asked), "driver")}
     newest: dict[int, str] = {}
     for item in sorted(releases, key=lambda item: nv(item.version), reverse=True):
         branch = branches[item.branch]
-        if item.version not in hits or (request.driver is not None and not _same_driver(item.version, request.driver)):
+        if item.version not in hits or (request.driver and not f"{item.version}.".startswith(f"{request.driver}.")):
             continue
         if not wanted and request.driver is None and (newest.setdefault(item.branch, item.version) != item.version):
             continue
@@ -102,10 +104,6 @@ def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
                 "until": branch.eol, "supported": not branch.has_ended(matrix.date), "cuda": branch.cuda,
                 "gpus": list(branch.architectures), "modules": modules, **_provenance(matrix, "driver", item),
             }  # fmt: skip
-
-
-def _same_driver(version: str, asked: str) -> bool:
-    return version == asked or version.startswith(f"{asked}.")
 
 
 def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: str, kinds: list[GpuKind]) -> bool:
@@ -189,9 +187,8 @@ def _figures_row(figures: GpuFigures | None) -> Row:
 
 def _systems(wanted: str, request: Request, matrix: Matrix) -> list[OsRelease]:
     systems = systems_named(matrix, wanted) if wanted else list(matrix.os.systems)
-    if request.os is not None:
-        systems = [system for system in systems if system == find_system(matrix, request.os or "")]
-    return [system for system in systems if request.arch is None or request.arch in system.arches]
+    own = find_system(matrix, request.os) if request.os is not None else None
+    return [it for it in systems if own in (None, it) and (request.arch is None or request.arch in it.arches)]
 
 
 def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
@@ -257,7 +254,9 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     def fits(item: VgpuRelease) -> bool:
         drivers = [version for version in (item.guest, item.host) if version]
         named = wanted in ("", item.vgpu, *drivers) or item.vgpu.startswith(f"{wanted}.")
-        return named and (request.driver is None or any(_same_driver(version, request.driver) for version in drivers))
+        return named and (
+            request.driver is None or any(f"{text}.".startswith(f"{request.driver}.") for text in drivers)
+        )
 
     wanted = wanted.lstrip("=").removesuffix(".*")
     for item in sorted(filter(fits, matrix.vgpu.releases), key=lambda item: nv(item.vgpu), reverse=True):
