@@ -1,7 +1,6 @@
 """One owner per host: the second one is told who it is, and whoever died does not stand in the way."""
 
 import multiprocessing
-import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -223,16 +222,12 @@ def test_a_disk_that_was_full_for_a_moment_ends_no_signs_of_life(clock, folder, 
     monkeypatch.setattr(owner, "_SIGN_OF_LIFE", 0.01)
     clock.sleep(60.0)
     over = owner.show_life(folder, token)
-    for _look in range(1200):
-        if owner._read(folder)["seen"] == clock.now:
-            break
-        threading.Event().wait(0.05)
+    assert any(threading.Event().wait(0.05) or owner._read(folder)["seen"] == clock.now for _look in range(1200))
     over.set()
-    assert owner._read(folder)["seen"] == clock.now
 
 
 def test_whoever_waited_for_a_lock_whose_file_a_removal_deleted_locks_the_new_file(tmp_path, monkeypatch):
-    path, real, removal = str(tmp_path / "lock"), files.fcntl.flock, iter([os.unlink])
-    monkeypatch.setattr(files.fcntl, "flock", lambda *lock: (real(*lock), next(removal, str)(path)))
-    with files.locked(path):
-        assert os.path.exists(path)
+    path, real, removal = tmp_path / "lock", files.fcntl.flock, iter([(tmp_path / "lock").unlink])
+    monkeypatch.setattr(files.fcntl, "flock", lambda *lock: (real(*lock), next(removal, int)()))
+    with files.locked(str(path)):
+        assert path.exists()
