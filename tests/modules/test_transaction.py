@@ -134,6 +134,15 @@ class TestTakenAway:
             site.transaction("apt", remove=["driver", "nccl"], optional=True)
         assert set(host.installed) == then
 
+    def test_a_removal_leaves_what_a_package_needs_whose_former_version_no_source_has(self, site, debian):
+        host = debian({"image": "1"})
+        host.offered.update({"image": ["2"], "image-two": ["2"]})
+        host.needs["image=2"] = "image-two"
+        site.transaction("apt", *WANTED, ("image", "2"), no_way_back=True)
+        brought = sorted(set(host.installed) - {"image"})
+        site.transaction("apt", ("image", "1"), optional=True, remove=brought, may_remove=brought)
+        assert host.installed == {"image": "2", "image-two": "2"}
+
 
 class TestHolding:
     def test_the_plugin_comes_with_the_packages_and_goes_with_them(self, site, el):

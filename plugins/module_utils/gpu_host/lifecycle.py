@@ -415,8 +415,10 @@ class Lifecycle:
         baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
         if baseline is None:
             return {}
-        now_there = self._manager().installed()
-        return {kind: names for kind, names in packages.difference(baseline["packages"], now_there).items() if names}
+        ours = {name for part in ("brought", "moved", "taken") for name in self.ledger.state[part]}
+        changed = packages.difference(baseline["packages"], self._manager().installed())
+        others = {kind: {name: of[name] for name in of if name not in ours} for kind, of in changed.items()}
+        return {kind: names for kind, names in others.items() if names}
 
 
 def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[Dict[str, Any]]:

@@ -1,5 +1,6 @@
 """From wishes to a checked plan: what must be there in which exact version, and what the package manager would do."""
 
+import contextlib
 import os
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 
@@ -109,6 +110,16 @@ def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
     if not params["hold"] or host.can_hold():
         return []
     return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()]
+
+
+def sparing(host: Manager, exact: Sequence[Wish], removals: Sequence[str], stays: Sequence[str]) -> List[str]:
+    """Return the removals without the one that packages need which stay: no source has their former versions."""
+    for one in sorted(removals, key=lambda name: name[:6] != stays[0][:6]):  # linux-image-… for linux-image-amd64
+        rest = [name for name in removals if name != one]
+        with contextlib.suppress(HostFailure):
+            if not {*stays} & {*packages.named_like(host.simulate(exact, rest)["remove"], host.installed())}:
+                return rest
+    return list(removals)
 
 
 def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], installed: Installed) -> Plan:

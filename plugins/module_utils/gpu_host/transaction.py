@@ -206,7 +206,12 @@ class Transaction:
             raise HostFailure("GS-468", reason, hint=hint)
         self.job.tell("simulate", "checking the transaction")
         plan = planning.plan_for(self.host, exact, removals, installed)
-        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.ledger.state["brought"])
+        extra = self._forbidden(plan, removals)
+        if extra and self.params["optional"]:
+            self.job.tell("simulate", "finding what has to stay for " + ", ".join(extra))
+            removals = planning.sparing(self.host, exact, removals, extra)
+            plan = planning.plan_for(self.host, exact, removals, installed)
+            extra = self._forbidden(plan, removals)
         if extra:
             raise HostFailure(
                 "GS-467", "the transaction would remove packages without permission", ", ".join(extra),
@@ -240,6 +245,9 @@ class Transaction:
             what, hint = "the package manager could not finish", "see the log on the host"
             failure = HostFailure("GS-455", what, self.job.log_path, note, hint)
         return self._roll_back(self.before or {}, failure)
+
+    def _forbidden(self, plan: Plan, removals: List[str]) -> List[str]:
+        return packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.ledger.state["brought"])
 
     def _take_over(self, plan: Plan, exact: List[Wish]) -> None:
         """Release holds and remove a .run driver before the transaction. The driver goes last, once everything is
