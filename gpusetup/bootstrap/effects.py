@@ -114,9 +114,8 @@ class Effects:
             return work[status.state](status)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            return Outcome(
-                "problem", Problem(reference="GS-749", message=f"{where}{error.strerror}", hint=_hint(error))
-            )
+            hint = "free some disk space" if error.errno == errno.ENOSPC else ""
+            return Outcome("problem", Problem(reference="GS-749", message=f"{where}{error.strerror}", hint=hint))
 
     def prepare(self) -> None:
         """Enable the service for the next boot: after a failure it is disabled."""
@@ -269,10 +268,6 @@ def outcome_of_apply(code: int, text: str, *, timed_out: bool = False) -> Outcom
     message += f" (at: {host.failed_at})" if host.failed_at else ""
     reference, code = failure.reference or "GS-748", code if code > 0 else 7
     return about("problem", Problem(reference=reference, message=message, hint=failure.hint, exit=code))
-
-
-def _hint(error: OSError) -> str:
-    return "free some disk space" if error.errno == errno.ENOSPC else ""
 
 
 def _outcome(problem: Problem | None) -> Outcome:

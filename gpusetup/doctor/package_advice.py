@@ -87,10 +87,6 @@ def _install(file: PackageFile, release: PackageRelease) -> str:
     return f"python3 -m pip install {quote(f'{wanted}=={release.version}')}"
 
 
-def _majors(release: PackageRelease) -> set[str]:
-    return {minor.partition(".")[0] for minor in release.cuda}
-
-
 def _fix(text: str, *commands: str) -> Fix:
     return Fix(text=text, commands=commands)
 
@@ -129,7 +125,7 @@ def _of_library(file: PackageFile, groups: dict[str, str]) -> _Advice:
     releases = _newest(file)
     by_major: dict[str, list[PackageRelease]] = {}
     for release in releases:
-        for major in _majors(release):
+        for major in {minor.partition(".")[0] for minor in release.cuda}:
             by_major.setdefault(major, []).append(release)
     spans = tuple(f"{file.name} {_span(by_major[major])} is built for CUDA {major}." for major in sorted(by_major))
     wanted = _MAJOR.search(groups.get("library", ""))

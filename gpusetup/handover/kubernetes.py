@@ -125,15 +125,11 @@ def _warnings(
     versions = {facts.driver.version for name, facts in gpus.items() if name in driver and facts.driver is not None}
     if len(versions) > 1:
         yield f"the drivers of these hosts differ: {', '.join(sorted(str(version) for version in versions))}"
-    unloaded = {name for name in driver if gpus[name].driver is not None and not _loaded(gpus[name])}
+    unloaded = {name for name in driver if (found := gpus[name].driver) is not None and found.loaded is None}
     if unloaded:
         yield f"the driver of {in_short(sorted(unloaded))} is installed and not loaded: reboot before the node joins"
     if driver and not toolkit:
         yield "no host has the container toolkit in containerd or CRI-O; gpusetup_containers=containerd brings it"
-
-
-def _loaded(facts: HostFacts) -> bool:
-    return facts.driver is not None and facts.driver.loaded is not None
 
 
 def kubernetes_files(found: Handover) -> dict[str, str]:

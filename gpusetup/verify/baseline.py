@@ -184,8 +184,8 @@ def _to_floor(result: Result, floor: Floor) -> Result:
         return result
     publisher = floors().sources[floor.source].publisher
     text = f"below {floor.floor:g} {result.unit}, the floor of {publisher}'s node check (--strict)"
-    marked = {item.subject: _failed(item, floor, text) for item in low}
-    items = tuple(marked.get(item.subject, item) for item in result.items)
+    failed = {"verdict": "fail", "text": text, "limit": floor.floor}
+    items = tuple(msgspec.structs.replace(item, **failed) if item in low else item for item in result.items)
     worse = min(low, key=lambda item: float(item.measured or 0))
     return msgspec.structs.replace(
         result,
@@ -195,10 +195,6 @@ def _to_floor(result: Result, floor: Floor) -> Result:
         limit=floor.floor,
         items=items,
     )
-
-
-def _failed(item: Item, floor: Floor, text: str) -> Item:
-    return msgspec.structs.replace(item, verdict="fail", text=text, limit=floor.floor)
 
 
 def _counts(item: Item, floor: Floor) -> bool:

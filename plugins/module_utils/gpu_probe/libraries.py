@@ -106,14 +106,10 @@ def loadable(host: LiveHost, arch: str, library_path: str, libraries: Tuple[Any,
             + cached.get(name, [])
             + [folder + "/" + name for folder in _DEFAULT]
         )
-        there = [path for path in _once(paths) if host.exists(path)]
+        there = [path for path in dict.fromkeys(paths) if host.exists(path)]
         if there:
             found[name] = [{"path": path, "leads_to": link_target(host, path)} for path in there]
     return found
-
-
-def _once(paths: List[str]) -> List[str]:
-    return list(dict.fromkeys(paths))
 
 
 def link_target(host: LiveHost, path: str) -> str:
