@@ -82,9 +82,9 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
             return HostDrift(state="not-applied", refusals=(refusal,))
         return HostDrift(state="not-applied", simulated=facts.simulated, mend=_command(inventory, name, "apply"))
     found = differences(facts)
-    ways = {"apply": "apply", "open-removal:of everything": "remove --yes"}
-    goes_on = next((ways[item.id] for item in found if item.id in ways), "")
-    command = goes_on or ("apply --recorded" if facts.state.lock.repeatable else "apply")
+    unfinished = any(item.id == "apply" for item in found)
+    command = "apply --recorded" if facts.state.lock.repeatable and not unfinished else "apply"
+    command = "remove --yes" if any(item.mend == "remove" for item in found) else command
     return HostDrift(
         state="drifted" if found else "same",
         simulated=facts.simulated,

@@ -85,7 +85,7 @@ class Applied(Document, frozen=True, kw_only=True, tag="gpusetup/apply/1"):
     hosts: dict[str, HostOutcome]
 
 
-Mend = Literal["apply", "reboot", "hand"]
+Mend = Literal["apply", "remove", "reboot", "hand"]
 
 
 class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -94,9 +94,7 @@ def present(folder: str) -> Optional[Dict[str, Any]]:
 
 
 def release(folder: str, token: str, *, failed: bool = False, forget: bool = False) -> None:
-    """Release the host; after a failure only for roles alone: a run of gpusetup goes on, if only to clean up. `forget`
-    also forgets who lost it.
-    """
+    """Release the host; after a failure only for roles alone (gpusetup cleans up); `forget`: also who lost it."""
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is not None and owner["token"] == token and not (failed and owner["home"]):

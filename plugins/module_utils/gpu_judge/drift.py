@@ -13,7 +13,7 @@ REMOVAL = "removal"
 class Difference(NamedTuple):
     """A deviation from what the last apply left.
 
-    `mend` is "apply", "reboot" (where that suffices), or "hand" (no apply repairs it: `hint` says what to do).
+    `mend` is "apply", "remove", "reboot" (where that suffices), or "hand" (no command repairs it: see `hint`).
     """
 
     id: str
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 def differences(facts: Facts, record: Record) -> List[Difference]:
     """Return every deviation from what the last apply left, given the probe's facts and the host's record."""
     apply, begun = _part(record, "apply"), list(unfinished(facts, record))
-    if any(item.id.startswith("open-" + REMOVAL) for item in begun):
+    if any(item.mend == "remove" for item in begun):
         return begun
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
@@ -59,7 +59,8 @@ def unfinished(_facts: Facts, record: Record) -> Iterator[Difference]:
     for name, entry in sorted(_part(record, "open").items()):
         if isinstance(entry, dict):
             began = f"to {entry.get('aim') or 'change'}, begun at {entry.get('since')} and not finished"
-            yield Difference("open-" + name, str(entry.get("what") or name), "finished", began)
+            mend = "remove" if name.startswith(REMOVAL + ":") else "apply"
+            yield Difference("open-" + name, str(entry.get("what") or name), "finished", began, mend)
 
 
 def files(_facts: Facts, record: Record) -> Iterator[Difference]:
