@@ -21,13 +21,12 @@ from msgspec import structs
 from gpusetup import __version__
 from gpusetup.cli import options, output, streams
 from gpusetup.cli.grammar import tables
-from gpusetup.cli.plan import Progress, load_plan, refusal_lines, refusals_without_name, stack_line
+from gpusetup.cli.plan import Progress, failure_lines, load_plan, refusal_lines, refusals_without_name, stack_line
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.components.record import record_of
 from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.errors import Exit, PreflightError, gravest
 from gpusetup.model.applied import NO_LOCK
-from gpusetup.model.lifecycle import VERIFICATION
 from gpusetup.plan.settings import NO_EFFECT
 
 if TYPE_CHECKING:
@@ -211,7 +210,7 @@ def _host(outcome: HostOutcome) -> str:
         lines += _wrap(stack_line(outcome.stack))
     for refusal in outcome.refusals:
         lines += refusal_lines(refusal)
-    lines += _failure(outcome)
+    lines += failure_lines(outcome)
     for text in outcome.pending:
         lines += _wrap(text if outcome.state == "postponed" else f"reboot pending: {text}")
     for text in outcome.waits:
@@ -225,25 +224,6 @@ def _host(outcome: HostOutcome) -> str:
         if outcome.state != "unchanged" or NO_EFFECT in text:  # a second run repeats only this
             lines += _wrap(f"note: {text}")
     return "\n".join(lines)
-
-
-def _failure(outcome: HostOutcome) -> list[str]:
-    if outcome.state == "interrupted" and outcome.failed_at == VERIFICATION:
-        return _wrap("in: verification. The changes before it stay; run the same command to verify them")
-    if outcome.state == "interrupted":
-        return _wrap(f"in: {outcome.failed_at}. It continues on the host; run the same command to follow it and go on")
-    if outcome.failure is None:
-        return []
-    failure = outcome.failure
-    reference = f" [{failure.reference}]" if failure.reference else ""
-    lines = _wrap(f"at: {outcome.failed_at}")
-    for line in ("\n".join((failure.message or "").splitlines()[:12]) + reference).splitlines():
-        lines += _wrap(line)
-    for text in (failure.context, failure.note):
-        for line in (text or "").splitlines()[:12]:
-            lines += _wrap(line)
-    hint = failure.hint or "run the same command to resume; see the full log"
-    return lines + _wrap(f"hint: {hint}")
 
 
 def _checks(outcome: HostOutcome) -> list[str]:

@@ -24,6 +24,7 @@ from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
 from gpusetup.model import Reading
+from gpusetup.model.lifecycle import VERIFICATION, Trouble
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import Observer
     from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lifecycle import HostOutcome, HostRemoval
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
@@ -261,6 +263,25 @@ def refusal_lines(refusal: Refusal) -> list[str]:
     if refusal.hint:
         lines += output.wrapped(f"hint     {refusal.hint}")
     return lines
+
+
+def failure_lines(outcome: HostOutcome | HostRemoval) -> list[str]:
+    """Return the lines of a host that failed or was interrupted: where, what, why, and what to do."""
+    told: list[str] = []
+    if outcome.state == "interrupted":
+        left = "It continues on the host; run the same command to follow it and go on"
+        if outcome.failed_at == VERIFICATION:
+            left = "The changes before it stay; run the same command to verify them"
+        told = [f"in: {outcome.failed_at}. {left}"]
+    elif outcome.failure is not None or outcome.state == "failed":
+        failure = outcome.failure or Trouble()
+        reference = f" [{failure.reference}]" if failure.reference else ""
+        told = [f"at: {outcome.failed_at}", *(failure.message or "").splitlines()[:12]]
+        told[-1] += reference
+        for text in (failure.context, failure.note):
+            told += (text or "").splitlines()[:12]
+        told.append(f"hint: {failure.hint or 'run the same command to resume; see the full log'}")
+    return [line for text in told if text.strip() for line in output.wrapped(text, rest=" " * 4)]
 
 
 def stack_line(stack: Stack) -> str:

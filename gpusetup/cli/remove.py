@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from gpusetup.cli import options, output, streams
 from gpusetup.cli.output import wrapped
-from gpusetup.cli.plan import refusal_lines
+from gpusetup.cli.plan import failure_lines, refusal_lines
 from gpusetup.drive.causes import tally
 from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
@@ -200,12 +200,7 @@ def _block(name: str, host: HostRemoval) -> str:
         lines += _changes(host.removal)
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
-    if host.failed_at is not None:
-        lines += wrapped(f"at       {host.failed_at}")
-    if host.failure is not None:
-        reference = f" [{host.failure.reference}]" if host.failure.reference else ""
-        lines += wrapped(f"because  {host.failure.message or ''}{reference}")
-        lines += wrapped(f"hint     {host.failure.hint or 'run the same command to continue; see the full log'}")
+    lines += failure_lines(host)
     for text in host.pending:
         lines += wrapped(f"pending  reboot: {text}")
     for kind, names in sorted(host.ours.items()):

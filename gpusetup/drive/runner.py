@@ -189,37 +189,33 @@ class Process:
 
     def turn(self, seconds: float) -> bool:
         """Read output for up to `seconds`; return whether the process has ended."""
-        selector = self.selector
-        for key, _ in selector.select(seconds) if selector.get_map() else []:
-            data = os.read(key.fd, 65536)
-            if data:
-                self._take(key.data, data)
-            else:
-                selector.unregister(key.fileobj)
+        self._read(seconds)
         if self.on_tick is not None:
             self.on_tick()
         if self.process.poll() is not None:
             # A grandchild (an SSH master) may keep a channel open: read only what is there now.
-            self._drain()
+            while self._read(0):
+                pass
             return True
         deadline = self.deadline() if callable(self.deadline) else self.deadline
         if time.monotonic() >= min(self.started + deadline, self.patience):
             self.timed_out = self.timed_out or not self.interrupted
             self.kill()
-        elif not selector.get_map():
+        elif not self.selector.get_map():
             with suppress(subprocess.TimeoutExpired, TimeoutError):
                 self.process.wait(timeout=seconds)
         return False
 
-    def _drain(self) -> None:
-        selector = self.selector
-        while selector.get_map() and (ready := selector.select(0)):
-            for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                if data:
-                    self._take(key.data, data)
-                else:
-                    selector.unregister(key.fileobj)
+    def _read(self, seconds: float) -> bool:
+        """Read what arrives within some seconds; return whether anything did."""
+        ready = self.selector.select(seconds) if self.selector.get_map() else []
+        for key, _ in ready:
+            data = os.read(key.fd, 65536)
+            if data:
+                self._take(key.data, data)
+            else:
+                self.selector.unregister(key.fileobj)
+        return bool(ready)
 
     def _take(self, channel: Channel, data: bytes) -> None:
         partial = self.partial[channel]

@@ -156,13 +156,12 @@ class Nouveau:
         seen = image.look()
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
         if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
-            raise HostFailure(
-                "GS-481",
+            what, note = (
                 "the initramfs of the next boot would still load nouveau",
-                image.path,
-                "it was rebuilt, but it contains nouveau and no blacklist",
-                "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
+                "it was rebuilt, without a blacklist",
             )
+            hint = "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it"
+            raise HostFailure("GS-481", what, image.path, note, hint)
         return answer
 
 

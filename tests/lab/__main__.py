@@ -52,9 +52,8 @@ def _up(arguments: argparse.Namespace) -> int:
     hosts = fleet.up([spec for spec in specs if not arguments.host or spec.name in arguments.host])
     for host in hosts:
         print(f"{host.name}  {host.address}  {host.spec.flavour}  {host.spec.machine}")
-    print(
-        f"{len(hosts)} host{'s' if len(hosts) != 1 else ''} up in {time.monotonic() - started:.1f} s", file=sys.stderr
-    )
+    count = f"{len(hosts)} host{'s' if len(hosts) != 1 else ''}"
+    print(f"{count} up in {time.monotonic() - started:.1f} s", file=sys.stderr)
     return 0
 
 

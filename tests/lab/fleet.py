@@ -21,11 +21,8 @@ def specs_of(inventory: Path) -> list[HostSpec]:
     """The lab hosts of an inventory: those with a `lab_flavour`."""
     argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(inventory), "--list"]
     listed = json.loads(run(argv, cwd=CHECKOUT).stdout)
-    specs = [
-        spec_of(name, variables, variables.get("ansible_host", ""))
-        for name, variables in listed["_meta"]["hostvars"].items()
-        if "lab_flavour" in variables
-    ]
+    known = listed["_meta"]["hostvars"].items()
+    specs = [spec_of(name, its, its.get("ansible_host", "")) for name, its in known if "lab_flavour" in its]
     if not specs:
         raise LabError(f"{inventory} names no lab host (none has the variable lab_flavour)")
     return specs

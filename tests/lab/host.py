@@ -171,16 +171,8 @@ class Host:
         return run([*self.ssh_argv(user), shlex.join(argv)], check=check, timeout=timeout, text=text)
 
     def ssh_argv(self, user: str = "root") -> list[str]:
-        return [
-            "ssh",
-            "-F",
-            "/dev/null",
-            "-i",
-            str(SSH_KEY),
-            *SSH_COMMON.split(),
-            "-oLogLevel=ERROR",
-            f"{user}@{self.address}",
-        ]
+        options = ["-F", "/dev/null", "-i", str(SSH_KEY), *SSH_COMMON.split(), "-oLogLevel=ERROR"]
+        return ["ssh", *options, f"{user}@{self.address}"]
 
     def boot_id(self) -> str:
         return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=30).stdout.strip()

@@ -21,14 +21,9 @@ class HostSpec:
     def __post_init__(self) -> None:
         from tests.lab.captures import MACHINES
 
-        known = {
-            "flavour": FLAVOURS,
-            "machine": MACHINES,
-            "network": {"none": 0, "mirror": 0},
-            "disk": {"quick": 0, "real": 0},
-        }
+        more = {"network": ("none", "mirror"), "disk": ("quick", "real")}
+        known = {"flavour": FLAVOURS, "machine": MACHINES, **more}
         for key, names in known.items():
             if getattr(self, key) not in names:
-                raise LabError(
-                    f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}"
-                )
+                unknown = f"unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}"
+                raise LabError(f"host {self.name}: {unknown}")

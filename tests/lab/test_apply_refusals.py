@@ -38,16 +38,6 @@ def test_wrong_and_missing_sudo_rights(lab, wishes):
     assert "not-the-password" not in state
 
 
-def test_no_space(lab, wishes):
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4", disks={"/": 900})
-    host.fill_disk("/", leave_mib=60)
-    before = packages(host)
-    done = apply(lab.folder, lab.inventory([host], wishes))
-    assert done.code == 5, done.out
-    assert any("MB" in refusal["message"] for refusal in done.hosts[host.name]["refusals"])
-    assert packages(host) == before
-
-
 @pytest.mark.parametrize(("fault", "where", "code"), [("503", "all", 6), ("404", "all", 6), ("wrong-key", "index", 5)])
 def test_a_mirror_that_is_down_or_lies(lab, wishes, fault, where, code):
     (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
@@ -57,23 +47,6 @@ def test_a_mirror_that_is_down_or_lies(lab, wishes, fault, where, code):
     assert done.code in {5, code}, done.out
     assert done.hosts[host.name]["state"] == "refused"
     assert packages(host) == before
-
-
-def test_hostile_names_and_unknown_variables(lab, wishes):
-    host, inventory = lab.one(wishes, flavour="ubuntu2404-like", machine="none")
-    owned = lab.folder / "owned"
-    hostile = [f'"-oProxyCommand=touch {owned}"', f'"a;touch {owned}"', f'"$(touch {owned})"', '"../../etc"']
-    inventory.write_text(inventory.read_text().replace("[lab]\n", "[lab]\n" + "\n".join(hostile) + "\n", 1))
-    done = apply(lab.folder, inventory)
-    assert done.code == 3, done.out
-    assert done.hosts[host.name]["state"] == "nothing-to-do"
-    assert sum(outcome["state"] == "refused" for outcome in done.hosts.values()) == len(hostile)
-    assert not owned.exists()
-
-    unknown = lab.inventory([host], {**wishes, "gpusetup_sorce": "distro"})
-    done = apply(lab.folder, unknown)
-    assert done.code == 3
-    assert "gpusetup_source" in done.document["error"]["hint"]
 
 
 def test_apt_lock_held(lab, wishes):

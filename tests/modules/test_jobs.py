@@ -72,6 +72,8 @@ def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, 
     ("error", "told"),
     [
         (HostFailure("GS-453", "locked", hint="wait"), {"reference": "GS-453", "hint": "wait"}),
+        (OSError(errno.EPERM, "Operation not permitted", "/etc/.half", None, "/etc/x"),
+         {"reference": "GS-498", "context": "/etc/x", "hint": "if lsattr -d /etc shows i or a: chattr -ia /etc; then run the same command again"}),
         (KeyError("nothing"), {"reference": "GS-450", "hint": ""}),
         *((OSError(number, os.strerror(number), "/etc/x"), {"reference": reference, "context": "/etc/x", "note": os.strerror(number)})
           for number, reference in ((errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498"))),

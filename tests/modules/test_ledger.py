@@ -192,7 +192,7 @@ def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path, text):
 
 def test_what_cannot_be_read_was_not_missing(tmp_path, ledger):
     (tmp_path / "folder.conf").mkdir()
-    with pytest.raises(IsADirectoryError):
+    with refused("GS-480", "folder.conf blocks it"):
         ledger.write(str(tmp_path / "folder.conf"), "x\n")
     (tmp_path / "state.json").mkdir()
     with refused("cannot be read"):

@@ -100,7 +100,9 @@ def test_without_what_holds_nothing_can_be_held(look, el):
 
 def test_holds_of_others_and_a_run_driver_are_refused(look, el, monkeypatch):
     el(locked=["driver"])
-    assert set(refusals(look("dnf", WANTED))) == {"GS-469"}
+    (held,) = look("dnf", WANTED)["findings"]
+    assert held["reference"] == "GS-469"
+    assert held["hint"].endswith(": dnf versionlock delete driver")
     monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
     assert set(refusals(look("dnf", WANTED, driver_packages=["driver"]))) == {"GS-474"}
 

@@ -47,6 +47,11 @@ def test_a_unit_that_does_not_start_is_on_record_as_it_was_and_is_taken_back(hos
     assert taken_back(host) == ({}, {})
 
 
+def test_a_masked_unit_is_named_with_the_command_that_unmasks_it(host, start):
+    host.unit(UNIT, "masked")
+    start(fails=["somebody has masked " + UNIT, "systemctl unmask " + UNIT])
+
+
 @pytest.mark.parametrize("verb", ["stop", "disable"])
 def test_a_unit_that_still_runs_stays_on_record(host, start, verb):
     start()

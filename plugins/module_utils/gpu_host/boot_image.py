@@ -47,14 +47,9 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     elif shutil.which("dracut", path=env["PATH"]) and not path.endswith(".efi"):
         command(["dracut", "--force", "--kver", kernel, path], env, log)
     else:
-        raise HostFailure(
-            "GS-481",
-            "no tool to rebuild the initramfs is installed",
-            path,
-            hint="install kernel-install with a plugin that makes unified kernel images"
-            if path.endswith(".efi")
-            else "install initramfs-tools or dracut",
-        )
+        unified = "kernel-install with a plugin that makes unified kernel images"
+        hint = "install " + (unified if path.endswith(".efi") else "initramfs-tools or dracut")
+        raise HostFailure("GS-481", "no tool to rebuild the initramfs is installed", path, hint=hint)
     if os.path.exists(path) and _stamp(path) == was:
         hint = "does /etc/initramfs-tools/update-initramfs.conf set update_initramfs to something other than yes?"
         raise HostFailure("GS-482", "the initramfs was not rebuilt, although its tool ended well", path, hint=hint)
@@ -69,15 +64,10 @@ def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     """Have kernel-install rebuild a kernel's boot entry as for a new kernel; its plugins make the initramfs."""
     source = _kernel_file(kernel)
     if source is None or not can_install(kernel, env):
-        raise HostFailure(
-            "GS-481",
-            "the boot entry of a kernel cannot be rebuilt",
-            path,
-            "kernel-install is not installed"
-            if source
-            else f"there is no kernel image of {kernel} outside of the entry",
-            "install systemd's kernel-install and the kernel's package again",
-        )
+        no_image = f"there is no kernel image of {kernel} outside of the entry"
+        note = "kernel-install is not installed" if source else no_image
+        hint = "install systemd's kernel-install and the kernel's package again"
+        raise HostFailure("GS-481", "the boot entry of a kernel cannot be rebuilt", path, note, hint)
     command(["kernel-install", "add", kernel, source], env, log)
 
 

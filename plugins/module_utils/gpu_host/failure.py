@@ -1,6 +1,7 @@
 """Failures reported to the user: what happened, where, why, and what to do."""
 
 import errno
+import os
 import re
 from typing import Any, Callable, Dict, Tuple
 
@@ -39,7 +40,7 @@ def tried(step: Callable[..., Any], *arguments: Any) -> Tuple[Any, str]:
 
 def of_system(error: OSError) -> HostFailure:
     """Return an error of the system, such as a read-only file system, as a failure with a hint."""
-    where = str(error.filename or "")
+    where = str(error.filename2 or error.filename or "")
     said = error.strerror or repr(error)
     if error.errno == errno.EROFS:
         hint = "mount -o remount,rw that file system; the kernel log (dmesg) may say why"
@@ -49,5 +50,9 @@ def of_system(error: OSError) -> HostFailure:
             "free some space (apt-get clean, dnf clean all, zypper clean, old kernels), then run the same command again"
         )
         return HostFailure("GS-472", "the disk is full", where, said, hint)
+    if error.errno == errno.EPERM and where:
+        place = where if os.path.lexists(where) else os.path.dirname(where)
+        hint = f"if lsattr -d {place} shows i or a: chattr -ia {place}; then run the same command again"
+        return HostFailure("GS-498", "a file may not be changed, also not by root", where, said, hint)
     hint = "run the same command again; if it fails, check that the path exists and root may write to it"
     return HostFailure("GS-498", "a file could not be read or written", where, said, hint)

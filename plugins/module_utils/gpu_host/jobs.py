@@ -84,11 +84,9 @@ class Job:
             time.sleep(_POLL if waited < 10 else _POLL_LATER)
 
     def _ended_silently(self) -> HostFailure:
+        what = "a long step ended without an answer: it was killed, or the machine ran out of memory"
         return HostFailure(
-            "GS-451",
-            "a long step ended without an answer: it was killed, or the machine ran out of memory",
-            self.log_path,
-            hint="run the same command again; it repairs what the step left",
+            "GS-451", what, self.log_path, hint="run the same command again; it repairs what the step left"
         )
 
     def _collect(self, status: Status) -> Status:

@@ -39,11 +39,12 @@ class Ledger(Journal):
         `mode` and `owner` apply to a file of our own; one that was there before us keeps its mode, owner and link.
         """
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
-        before = files.read_bytes(path)
+        before = self._there(path)
         self.adopt(path, before)
         # A file with a secret is always closed to others, whoever created it.
         ours = before is not None and (self._is_ours(path) or not mode & 0o077)
-        if before == raw and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
+        linked = self._is_linked_since(path)
+        if before == raw and not linked and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
             self._settle(path, raw)
             return False
         self.diffs.append(_diff(path, before, raw, mode))
@@ -52,9 +53,12 @@ class Ledger(Journal):
         self._remember(path, before)
         self._keep_text(raw)
         self._open(FILE, path, _digest(before), files.digest(raw), "be written")
-        if ours:
-            os.chmod(path, mode)
-        files.edit(path, raw, mode, owner)
+        if linked:
+            files.write_atomically(path, raw, mode)  # the file that the link leads to stays
+        else:
+            if ours:
+                os.chmod(path, mode)
+            files.edit(path, raw, mode, owner)
         if self._other_owner(path, owner) and owner is not None:
             os.chown(path, owner[0], owner[1])
         self.state["files"][path].update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
@@ -127,6 +131,23 @@ class Ledger(Journal):
     def _is_ours(self, path: str) -> bool:
         return path in self.state["files"] and self.state["files"][path]["original"] is None
 
+    def _is_linked_since(self, path: str) -> bool:
+        """Return whether somebody has put a symbolic link in the place of our own file."""
+        return self._is_ours(path) and os.path.islink(path) and "link" not in self.state["files"][path]
+
+    def _there(self, path: str) -> Optional[bytes]:
+        """Return a file's content, None if it is missing; fail for what is not a file, such as a link to /dev/null: a
+        write would replace the device. Such a link in the place of our own file counts as empty.
+        """
+        if os.path.isfile(path) or not os.path.exists(path):
+            return files.read_bytes(path)
+        if self._is_linked_since(path):
+            return b""
+        raise HostFailure(
+            "GS-480", f"{path} blocks it: it is not a file", os.path.realpath(path),
+            hint=f"mv {path} /root/, then run the same command again",
+        )  # fmt: skip
+
     def adopt(self, path: str, there: Optional[bytes]) -> None:
         """Count a file as ours if its first line says so, after the record was lost; the caller saves."""
         if path not in self.state["files"] and (there or b"").startswith(_SIGNED) and not self.check:
@@ -160,6 +181,8 @@ class Ledger(Journal):
                 "original": self._keep(path, before),
                 "folders": files.folders_of_ours(path, self.state),
             }
+            if before is None and os.path.islink(path):
+                self.state["files"][path]["link"] = os.readlink(path)
         elif self.opened(FILE, path):
             files.sweep(path)
         else:
@@ -208,7 +231,10 @@ class Ledger(Journal):
         if entry is None or which not in entry:
             return False
         kept = entry[which]
-        before = files.read_bytes(path)
+        if os.path.isdir(path):
+            self.leave(path)
+            return False
+        before = self._there(path)
         wanted = self._original(path, kept) if kept is not None else None
         changed = not (before == wanted and (kept is None or before is None or _mode(path) == kept["mode"]))
         theirs = changed and before != wanted and (entry.get("edited") or not self._is_as_left(path, before))
@@ -227,7 +253,7 @@ class Ledger(Journal):
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if changed and wanted is None:
-            os.unlink(os.path.realpath(path))  # a link that led to nothing before us stays
+            os.unlink(os.path.realpath(path) if "link" in entry else path)  # a link from before us stays
         elif changed and wanted is not None:
             _put_back(path, wanted, kept)
         if wanted is None:
@@ -422,9 +448,10 @@ def _number(record: Mapping[str, Any]) -> int:
 
 def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
     owner = kept.get("owner")
-    if kept.get("link") and not os.path.lexists(path):
+    if kept.get("link") and not os.path.islink(path):
         files.link_atomically(path, kept["link"])
-    files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
+    if files.read_bytes(path) != raw:
+        files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
     os.chmod(path, kept["mode"])
     files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
 

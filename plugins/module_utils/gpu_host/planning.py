@@ -135,8 +135,20 @@ def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], inst
     return plan
 
 
-def held_and_moving(host: Manager, plan: Plan) -> Set[str]:
-    """Return the held packages that a plan changes or removes, by the names under which they are held."""
+_RELEASE = {"apt": "apt-mark unhold", "dnf": "dnf versionlock delete", "zypper": "zypper removelock"}
+
+
+def held_by_us(host: Manager, plan: Plan, ours: Iterable[str]) -> Set[str]:
+    """Return the held packages that a plan changes or removes, by the names under which they are held; fail if others
+    than us hold one.
+    """
     names = {host.lock_name(name, version) for name, version in plan["remove"].items()}
     names |= {host.lock_name(name, "") for kind in ("upgrade", "downgrade") for name in plan[kind]}
-    return names & set(host.held())
+    moving = names & set(host.held())
+    foreign = sorted(moving - set(ours))
+    if foreign:
+        raise HostFailure(
+            "GS-469", "packages that must change are held by someone else", ", ".join(foreign),
+            hint="nothing was changed; release them first: {} {}".format(_RELEASE[host.name], " ".join(foreign)),
+        )  # fmt: skip
+    return moving

@@ -88,13 +88,8 @@ class Preview:
 
     def _look(self, answer: Dict[str, Any]) -> None:
         if self.machine.container() and self.params["driver_packages"]:
-            self.find(
-                "refuse",
-                "container",
-                "this is a container, which uses its host's kernel",
-                "install the driver on the host",
-                "GS-470",
-            )
+            text = "this is a container, which uses its host's kernel"
+            self.find("refuse", "container", text, "install the driver on the host", "GS-470")
         plain = planning.manager(dict(self.params, driver_version=""))
         plain.require()
         installed = plain.installed()
@@ -230,13 +225,8 @@ class Preview:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
             if _SIGNATURE.search(line):
                 level = "refuse" if about_ours or not addresses else "warn"
-                self.find(
-                    level,
-                    "signature",
-                    line,
-                    "the repository's signature does not match its key; nothing was changed",
-                    "GS-448",
-                )
+                hint = "the repository's signature does not match its key; nothing was changed"
+                self.find(level, "signature", line, hint, "GS-448")
             elif about_ours and re.search(r"^E|Failed to fetch|[Ee]rror", line):
                 self.find("refuse", "repository", line, _repository_hint(line), "GS-449")
             else:
@@ -297,16 +287,10 @@ class Preview:
             text = "the transaction installs another kernel: " + ", ".join(new_kernels)
             self.find("warn", "new-kernel", text, "it boots next")
         self.way = way_back.check(self, host, plan, installed)
-        ours = set(self.record["holds"])
-        foreign = sorted(planning.held_and_moving(host, plan) - ours)
-        if foreign:
-            self.find(
-                "refuse",
-                "held",
-                "held by someone else: " + ", ".join(foreign),
-                "release them first (apt-mark unhold, dnf versionlock delete, zypper removelock)",
-                "GS-469",
-            )
+        try:
+            planning.held_by_us(host, plan, self.record["holds"])
+        except HostFailure as failure:
+            self.refuse("held", failure)
 
     # the machine
 

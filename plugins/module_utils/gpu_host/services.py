@@ -146,6 +146,10 @@ def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, s
     units = [full_name(name) for name in names]
     seen = _seen(ledger, units, env)
     missing = [unit for unit in units if not seen[unit]["exists"]]
+    masked = [unit for unit in missing if seen[unit]["state"].startswith("masked")]
+    if masked and not ledger.check:
+        hint = "systemctl unmask {}, then run the same command again".format(" ".join(masked))
+        raise HostFailure("GS-487", "somebody has masked " + ", ".join(masked), hint=hint)
     if missing and not ledger.check:
         raise HostFailure("GS-487", "no unit " + ", ".join(missing), hint="is its package in the list?")
     wanted = {"enabled": True, "active": True if start else None}

@@ -290,16 +290,7 @@ class Transaction:
         others.
         """
         ours, held = set(self.ledger.state["holds"]), set(self.host.held())
-        moving = planning.held_and_moving(self.host, plan)
-        foreign = sorted(moving - ours)
-        if foreign:
-            raise HostFailure(
-                "GS-469",
-                "packages that must change are held by someone else",
-                ", ".join(foreign),
-                hint="nothing was changed; release them first: apt-mark unhold NAME, dnf versionlock delete NAME "
-                "or zypper removelock NAME",
-            )
+        moving = planning.held_by_us(self.host, plan, ours)
         self.released = sorted(moving if self.params["hold"] else held & ours)
         self.host.unhold(self.released)
 

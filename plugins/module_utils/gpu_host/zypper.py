@@ -110,13 +110,8 @@ class Zypper(Rpm):
         super().__init__(network, tell, log)
         self.looking = looking
         self.env["ZYPP_LOCK_TIMEOUT"] = "120"
-        self.flags = [
-            "--oldpackage",
-            "--allow-vendor-change",
-            "--force-resolution",
-            "--auto-agree-with-licenses",
-            "--recommends" if recommends else "--no-recommends",
-        ]
+        self.flags = ["--oldpackage", "--allow-vendor-change", "--force-resolution", "--auto-agree-with-licenses"]
+        self.flags.append("--recommends" if recommends else "--no-recommends")
         self.options: List[str] = []
         if looking:
             # `_unproven` verifies what a preview downloads: zypper would need our keys in rpm's database first.

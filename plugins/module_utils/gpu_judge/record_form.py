@@ -20,6 +20,7 @@ _KEPT: Dict[str, Any] = {
 _FILE: Dict[str, Any] = {
     "sha256": _MAYBE, "present": _FLAG, "edited": _FLAG, "mode": _NUMBER + _NOTHING,
     "folders": _TEXTS, "apply": _MAYBE, "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
+    "link": _TEXT,
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
 _PYTHON: Dict[str, Any] = {

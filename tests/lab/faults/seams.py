@@ -30,9 +30,8 @@ def every_seam(report: Callable[[Row], None]) -> None:
         lab.host.break_packages("nvidia-smi", "sleep 3")  # some seams shall lie inside the package step
         seams = list(_copied(lab))
         lab.host.break_packages("nvidia-smi", "")
-        chosen = slice(
-            *(int(word) if word else None for word in os.environ.get("GPUSETUP_FAULT_SEAMS", ":").split(":"))
-        )
+        ends = os.environ.get("GPUSETUP_FAULT_SEAMS", ":").split(":")
+        chosen = slice(*(int(end) if end else None for end in ends))
         for number, label in list(enumerate(seams, 1))[chosen]:
             row, began = Row(f"{PREFIX}{number:02}: {label}"), time.monotonic()
             try:

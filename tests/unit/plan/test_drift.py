@@ -9,7 +9,7 @@ from gpusetup.cli.drift import _compared, drift_text
 from gpusetup.cli.remove import removal_text
 from gpusetup.model.facts import Initramfs, LoadedModule, Python, Service
 from gpusetup.model.facts_machine import ModuleFile
-from gpusetup.model.lifecycle import Drift, HostRemoval, Removed
+from gpusetup.model.lifecycle import Drift, HostRemoval, Removed, Trouble
 from gpusetup.plan.lifecycle import differences, pending_reboot, removal_of
 from tests.hosts.machines import changed
 from tests.records import record
@@ -156,9 +156,14 @@ def test_what_removal_undoes():
     removal = removal_of(applied(record_says={"brought": {}, "moved": {}, "taken": {}, **more}))
     assert (removal.runfile, removal.alternatives, removal.streams) == (VERSION, ("cuda",), ("a",))
     assert "stays loaded" in pending_reboot(applied(), removal)
-    hosts = {"a": HostRemoval(state="planned", removal=removal)}
+    why = Trouble(message="apt cannot do it", context="nvidia-", note="x Depends: y", hint="apt-get install y")
+    failed = HostRemoval(state="failed", failed_at="Packages", failure=why)
+    hosts = {"a": HostRemoval(state="planned", removal=removal), "b": failed}
     text = removal_text(Removed(ok=True, done=False, run="", log="", hosts=hosts))
     assert f"driver   uninstalled: {VERSION} of the .run installer" in text
+    assert text.endswith(
+        "\n  at: Packages\n  apt cannot do it\n  nvidia-\n  x Depends: y\n  hint: apt-get install y\n\n2 hosts: 1 planned, 1 failed\nlog: \n"
+    )
 
 
 def test_removal_shows_the_headers_that_followed_those_that_came():
