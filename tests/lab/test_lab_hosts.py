@@ -1,7 +1,6 @@
 """The lab itself: hosts come up, can be reached, hurt and repaired, and leave nothing behind."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +46,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as s:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flavour", "switch_on", "candidate"),
     [
@@ -54,9 +54,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as s:
         ("debian13-bare", "sed -i 's/main/main contrib non-free/' /etc/apt/sources.list.d/debian.sources", "550."),
     ],
 )
-def test_a_host_with_the_mirror_gets_real_packages(
-    flavour: str, switch_on: str, candidate: str, lab_hosts: Callable[..., list[Host]],
-) -> None:  # fmt: skip
+def test_a_host_with_the_mirror_gets_real_packages(flavour, switch_on, candidate, lab_hosts):
     (host,) = lab_hosts(flavour=flavour, network="mirror")
     host.ssh("sh", "-c", switch_on)
     updated = host.ssh("apt-get", "update", check=False, timeout=300)

@@ -1,9 +1,12 @@
 """A SUSE-like host through the command line: real zypper, libzypp and rpm, stand-in packages (see README.md)."""
 
+import pytest
+
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below
 
+pytestmark = pytest.mark.long
 OLDER, NEWER = "580.142", "595.91.07"
 CONFIGURATION = ("/etc/zypp", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
 HEADERS, NEXT_HEADERS = "6.4.0-150600.23.47.2", "6.4.0-150600.23.60.1"
