@@ -319,7 +319,7 @@ def _by_pip(lines: tuple[str, ...], target: Target) -> Full:
             ]
             return Full((*options, *found), host_code("gpu_host.installer").document(items), tuple(warnings))
         missing += lacking
-    raise UnreachableError("GS-771", f"what {', '.join(pins)} needs cannot be resolved", note=", ".join(missing))
+    raise UnreachableError("GS-771", f"cannot resolve the dependencies of {', '.join(pins)}", note=", ".join(missing))
 
 
 def complete(

@@ -118,7 +118,7 @@ def _applied(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> S
     if len(status.reboots) >= limits.reboots:
         problem = Problem(
             reference="GS-741",
-            message=f"another reboot is needed ({reason}), and {limits.reboots} were allowed and made",
+            message=f"another reboot is needed ({reason}), and all {limits.reboots} allowed reboots are used",
             hint="find out why: gpusetup doctor",
             exit=9,
         )

@@ -80,7 +80,7 @@ def _file(host: str | None) -> Path:
             text = Path(host).read_text("utf-8", "replace")
             named = [name for name in hosts if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text)]
             raise BadInputError(
-                "GS-515", f"{host} is a file, and a history is of one host", path=host,
+                "GS-515", f"{host} is a file; a history needs the name of one host", path=host,
                 hint=f"gpusetup fleet history {named[0]}; those that have one: {', '.join(named)}"
                 if named
                 else "no host in it has a history here; gpusetup verify INVENTORY begins them",

@@ -163,6 +163,6 @@ def _signers(named: str | None) -> Path:
     if not path.is_file():
         raise BadInputError(
             "GS-221", f"no signer is known: {path} is missing", path=str(path),
-            hint="write the line of whom you trust into it (NAME KEYTYPE KEY), or give the digest: --sha256",
+            hint="add a line for each signer you trust (NAME KEYTYPE KEY), or give the digest: --sha256",
         )  # fmt: skip
     return path

@@ -201,7 +201,7 @@ def add_way_back(group: argparse._ArgumentGroup) -> None:
         "--no-way-back", action="store_true", help="change a host even if its old packages are no longer available"
     )
     group.add_argument(
-        "--older-source", action="store_true", help="take a repository or bundle that is older than the one before it"
+        "--older-source", action="store_true", help="take a repository or bundle that is older than the present one"
     )
     group.add_argument(
         "--despite-maintenance", action="store_true", help="change a host that its cloud is about to stop or reboot"

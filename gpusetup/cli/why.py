@@ -123,7 +123,7 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
             version = f"=={getattr(chosen, 'version', None) or str(chosen.requires).partition(',')[0].lstrip('>=~')}"
             one = replace(request, requirements=(replace(wish, specifier=version), *others))
             raise BadInputError(
-                "GS-129", f"some version of {wish.component} fits: why-not needs the one that you mean",
+                "GS-129", f"{wish.component} has versions that fit: name the version that you mean",
                 path=arguments.subject, hint="gpusetup why-not " + typed(one),
             )  # fmt: skip
     except NoStackError as error:

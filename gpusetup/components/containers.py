@@ -81,13 +81,13 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
             "GS-339",
             f"gpusetup_containers names {', '.join(absent)}, which is not installed here",
             note="gpusetup configures container runtimes, it does not install them",
-            hint=f"install it first, or take it out: gpusetup_containers={_others(context, absent)}",
+            hint=f"install it first, or remove it: gpusetup_containers={_others(context, absent)}",
         )
     lacking = [name for name in names if name not in there and not context.offers.has(name)]
     if context.offers.known and lacking:
         raise PreflightError(
             "GS-336",
-            f"gpusetup_containers needs the container toolkit, and no repository here has {', '.join(lacking)}",
+            f"gpusetup_containers needs the container toolkit, and no repository of this host has {', '.join(lacking)}",
             note="a mirror or bundle must contain it or its repository",
         )
     newest = (context.offers.upstreams(names[0]) or [""])[0]

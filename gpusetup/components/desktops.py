@@ -139,8 +139,8 @@ def _packages(context: Context, manager: Manager) -> tuple[Package, ...]:
         site = "virtualgl" in lacking
         raise PreflightError(
             "GS-387",
-            f"gpusetup_desktops needs {', '.join(lacking)}, which no repository here has",
-            note="VirtualGL and TurboVNC are in no distribution: their project has a repository" if site else "",
+            f"gpusetup_desktops needs {', '.join(lacking)}, which no repository of this host has",
+            note="no distribution packages VirtualGL and TurboVNC; their project has a repository" if site else "",
             hint="add a mirror of it to gpusetup_extra_sources (docs/guides/desktops.md), or unset gpusetup_desktops",
         )
     return tuple(Package(name=name) for name in names)

@@ -74,7 +74,7 @@ def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Packa
     found = next((name for name in names if context.offers.has(name, choice.version)), "")
     if context.offers.known and not found:
         raise PreflightError(
-            "GS-376", f"gpusetup_imex needs {' or '.join(names)} {choice.version}, and no repository here has it",
+            "GS-376", f"gpusetup_imex needs {' or '.join(names)} {choice.version}, in no repository of this host",
             note="IMEX talks only to a driver of exactly its own version",
         )  # fmt: skip
     ours = named(next(covering(rows, int(choice.branch))).imex, branch=choice.branch)

@@ -115,7 +115,7 @@ def _layouts(
     if facts.vgpu_guest:
         raise PreflightError(
             "GS-371", "gpusetup_mig: this host has vGPUs, whose MIG layout belongs to the vGPU host",
-            hint="unset gpusetup_mig here, and cut the GPU on its own host",
+            hint="unset gpusetup_mig here, and lay out the GPU on that host",
         )  # fmt: skip
     wishes = {wish.gpu: wish for wish in settings.mig}
     _refuse_strangers(facts.gpus, wishes)
@@ -185,7 +185,7 @@ def _layout(number: int, gpu: Gpu, wish: MigWish, product: MigProduct | None) ->
         if product is None or not product.balanced:
             raise PreflightError(
                 "GS-374",
-                f"gpusetup_mig: what all-balanced means is not known for GPU {number} ({gpu.name or gpu.pci_id})",
+                f"gpusetup_mig: there is no known all-balanced layout of GPU {number} ({gpu.name or gpu.pci_id})",
                 hint="name the profiles, which `nvidia-smi mig -lgip` lists: {" + f'"{number}": ["…", "…"]' + "}",
             )
         instances = tuple(MigInstances(profile=name, count=count) for name, count in product.balanced.items())
@@ -199,7 +199,7 @@ def _layout(number: int, gpu: Gpu, wish: MigWish, product: MigProduct | None) ->
     own = gpu.slices is not None and bool(gpu.slices.profiles)
     if why is not None and (own or (product is not None and product.confidence == "vendor")):
         raise PreflightError(
-            "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) cannot be cut like that: {why[0]}",
+            "GS-374", f"gpusetup_mig: GPU {number} ({gpu.name or gpu.pci_id}) does not allow this layout: {why[0]}",
             note="according to its own table of profiles" if own else "according to NVIDIA's table of its product",
             hint=why[1],
         )  # fmt: skip

@@ -100,8 +100,8 @@ def _dcgm(context: Context, manager: Manager, stack: Stack, matrix: Matrix, why:
         exporters = ", ".join(context.offers.upstreams(names.exporter)[:4]) or "none"
         raise PreflightError(
             "GS-361",
-            "no repository here has a DCGM with the exporter that was made with it",
-            note=f"DCGM: {offered}; exporter: {exporters}; pairs that are known: "
+            "no repository of this host has a matching pair of DCGM and exporter",
+            note=f"DCGM: {offered}; exporter: {exporters}; known pairs: "
             + ", ".join(f"{row.dcgm}-{row.exporter}" for row in matrix.monitoring.pairs[:4]),
         )
     packages = [context.offers.exact(name, pair.dcgm) for name in _filled(names.needed, major)]
@@ -164,7 +164,7 @@ def _offered(context: Context, row: ExporterPackages | None, kind: str) -> Packa
     names = " or ".join(row.packages) if row is not None else "such a package"
     raise PreflightError(
         "GS-361",
-        f"gpusetup_monitoring={kind} needs {names}, which no repository here has",
+        f"gpusetup_monitoring={kind} needs {names}, which no repository of this host has",
         hint=(
             "its project publishes packages and no repository: put them into one of your own (gpusetup_extra_sources), "
             "or use gpusetup_monitoring=textfile"

@@ -141,7 +141,7 @@ def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs
 def _no_storage(why: str, instead: str) -> PreflightError:
     return PreflightError(
         "GS-383", f"gpusetup_gds: {why}",
-        note="without one of the two cuFile copies through the host's memory silently",
+        note="without either, cuFile silently copies through the host's memory",
         hint=f"use {instead}" if instead else "unset gpusetup_gds here, or see docs/guides/rdma.md for what it needs",
     )  # fmt: skip
 
@@ -269,7 +269,7 @@ def _wants(context: Context, manager: Manager, stack: Stack, matrix: Matrix) -> 
         if storage == "p2pdma" and "NVreg_RegistryDwords" in settings.driver_options:
             raise PreflightError(
                 "GS-383", "gpusetup_gds: P2PDMA sets NVreg_RegistryDwords, and gpusetup_driver_options does too",
-                hint="take it out of gpusetup_driver_options, or use gpusetup_gds=nvidia-fs",
+                hint="remove it from gpusetup_driver_options, or use gpusetup_gds=nvidia-fs",
             )  # fmt: skip
     modules = modules_of(ipoib=settings.ipoib, memory=memory, gdrcopy=settings.gdrcopy, storage=storage)
     setup = GpuDirect(stack=settings.rdma, memory=memory, storage=storage, modules=modules)
@@ -290,7 +290,7 @@ def _packages(context: Context, manager: Manager, stack: Stack, matrix: Matrix, 
         lacking = [name for name in names if not _has(context, name)]
         if lacking and context.offers.known:
             raise PreflightError(
-                "GS-381", f"{_variable(part)} needs {', '.join(lacking)}, and no repository here has it",
+                "GS-381", f"{_variable(part)} needs {', '.join(lacking)}, and no repository of this host has it",
                 hint=_WHENCE[part],
             )  # fmt: skip
         yield from (Package(name=name) for name in names)
@@ -312,12 +312,12 @@ def _refuse_halves(context: Context) -> None:
     if settings.rdma == "inbox" and found is not None:
         raise PreflightError(
             "GS-384", f"{found} {there[found]} is installed: NVIDIA's RDMA stack, which replaces the distribution's",
-            hint="use gpusetup_rdma=doca, or take it away first (ofed_uninstall.sh, see NVIDIA's guide)",
+            hint="use gpusetup_rdma=doca, or remove it first (ofed_uninstall.sh, see NVIDIA's guide)",
         )  # fmt: skip
     idle = "ipoib needs an RDMA stack" if settings.ipoib else "gpudirect is about RDMA adapters"
     if settings.rdma == "none" and (settings.ipoib or settings.gpudirect != "auto"):
         raise PreflightError(
-            "GS-384", f"gpusetup_{idle}, and gpusetup_rdma is none",
+            "GS-384", f"gpusetup_{idle} needs RDMA, and gpusetup_rdma is none",
             hint="add gpusetup_rdma=inbox (the distribution's own) or gpusetup_rdma=doca",
         )  # fmt: skip
 

@@ -44,7 +44,7 @@ def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: M
     if release is None:
         yield Refusal(
             reference="GS-354",
-            message=f"driver branch {version.partition('.')[0]} belongs to no release of vGPU software that is known",
+            message=f"driver branch {version.partition('.')[0]} belongs to no known release of vGPU software",
             hint="take a guest driver that belongs to the vGPU release of your host: gpusetup matrix vgpu",
         )
     elif settings.vgpu_host and release not in (fits := fitting(settings.vgpu_host.partition(".")[0], matrix)):
@@ -107,7 +107,7 @@ def with_cloud_driver(facts: HostFacts, settings: Settings, matrix: Matrix) -> S
     if cloud.installed_by:
         raise PreflightError(
             "GS-356",
-            f"{cloud.name} gives its guest driver away as no file",
+            f"{cloud.name} does not publish its guest driver as a file",
             note=f"it is installed by {cloud.installed_by}",
             hint="install it that way first; gpusetup keeps it, and adds matching libraries",
         )

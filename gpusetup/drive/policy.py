@@ -63,7 +63,7 @@ def _read(place: Path) -> _Policy | None:
             for found in (os.fstat(file.fileno()), place.parent.stat()):
                 if found.st_uid != 0 or found.st_mode & 0o022:
                     raise PreflightError(
-                        "GS-943", f"others than root may write {place}, so no host is changed",
+                        "GS-943", f"users other than root may write {place}, so gpusetup changes no host",
                         path=str(place), hint=f"as root: chown root: {place.parent} {place}; chmod go-w the same",
                     )  # fmt: skip
             return msgspec.convert(toml(file.read().decode()), _Policy)
@@ -71,7 +71,7 @@ def _read(place: Path) -> _Policy | None:
         return None
     except OSError as error:
         raise PreflightError(
-            "GS-943", f"who may change hosts cannot be read: {error.strerror}", path=str(place),
+            "GS-943", f"cannot read who may change hosts: {error.strerror}", path=str(place),
             hint=f"sudo chmod a+r {place}",
         ) from error  # fmt: skip
     except UNDECODED as error:

@@ -184,7 +184,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
             "GS-120",
             f"{text!r} is a device of {maker}, and gpusetup is for NVIDIA GPUs",
             path=f"--gpu {text!r}",
-            hint="its maker's own installer brings its driver; `gpusetup matrix gpu` lists the GPUs that are known",
+            hint="its maker has the driver; `gpusetup matrix gpu` lists the GPUs that gpusetup knows",
         )
     names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
     import difflib

@@ -128,7 +128,7 @@ def opened(content: bytes, where: str) -> MatrixRelease:
         release = msgspec.json.decode(content, type=MatrixRelease)
         dt.date.fromisoformat(release.date)
     if digest(release.files) != release.sha256:
-        raise BadInputError("GS-220", "the release is damaged: its files are not those it was made of", path=where,
+        raise BadInputError("GS-220", "the release is damaged: its files do not match its digests", path=where,
                             hint="fetch it again")  # fmt: skip
     return release
 
@@ -170,18 +170,18 @@ def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool
     """Raise BadInputError for a release dated in the future, or older than the shipped one or the one in force."""
     if dt.date.fromisoformat(release.date) > today + _AHEAD:
         raise BadInputError(
-            "GS-222", f"the release is of {release.date}, which is still to come (today is {today})", path="$.date",
+            "GS-222", f"the release is dated {release.date}, in the future (today is {today})", path="$.date",
             hint="set this machine's clock, or fetch another release",
         )  # fmt: skip
     if release.date < shipped_date():
         raise BadInputError(
-            "GS-222", f"the release is of {release.date}, older than what this gpusetup ships ({shipped_date()})",
+            "GS-222", f"the release is dated {release.date}, older than what this gpusetup ships ({shipped_date()})",
             path="$.date", hint="to read it, export GPUSETUP_MATRIX=FOLDER of its files",
         )  # fmt: skip
     if release.date < now and not older:
         raise BadInputError(
-            "GS-222", f"the release is of {release.date}, older than the matrix in force ({now})", path="$.date",
-            hint="--older takes it all the same",
+            "GS-222", f"the release is dated {release.date}, older than the matrix in force ({now})", path="$.date",
+            hint="--older accepts it",
         )  # fmt: skip
 
 

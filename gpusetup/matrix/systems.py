@@ -48,7 +48,7 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
         "GS-123",
         f"unknown distribution {text!r}",
         path=f"--os {text!r}",
-        hint=(not foreign and elsewhere) or near + "`gpusetup matrix os` lists those that are known",
+        hint=(not foreign and elsewhere) or near + "`gpusetup matrix os` lists those that gpusetup knows",
     )
 
 

@@ -101,7 +101,7 @@ class Planner:
                 "GS-804",
                 f"the last apply cannot be planned again from its record: {lock.unread or 'there is none'}",
                 note="it was made by the roles without gpusetup, or by another version",
-                hint="run it again the way it was run then",
+                hint="repeat it as you ran it then",
             )
         draft = self._from_record(base, facts, settings, with_recorded_token(lock, settings))
         driver = lock.stack.driver if lock.stack is not None else None

@@ -293,7 +293,7 @@ def _old_dkms(packages: Packages, offers: Offers) -> Iterator[Refusal]:
             f"before {_TAKES_A_KEY}",
             note="it would sign with its own key, or not at all",
             hint="on Ubuntu leave gpusetup_signing_key unset and put the site's key and certificate to "
-            f"{judge.firmware.UBUNTU_PRIVATE_KEY} and {judge.firmware.UBUNTU_KEY}, with which such a DKMS signs. "
+            f"{judge.firmware.UBUNTU_PRIVATE_KEY} and {judge.firmware.UBUNTU_KEY}, which such a DKMS uses. "
             f"Elsewhere install DKMS {_TAKES_A_KEY} or newer first",
         )
 

@@ -73,7 +73,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         space.values[name] = domain(name, matrix, request)
         if not space.values[name]:
             raise BadInputError(
-                "GS-208", f"this matrix has no {name} release that can be judged", path=matrix.path(name)
+                "GS-208", f"this matrix has no {name} release with known requirements", path=matrix.path(name)
             )
     for requirement in request.requirements:
         _requested(space, requirement)

@@ -107,7 +107,7 @@ def archive_of(system: str, arch: Arch) -> tuple[str, ...]:
     codename = CODENAMES.get(system)
     if codename is None:
         raise BadInputError(
-            "GS-764", f"{system} has no archive that is known", path="--os",
+            "GS-764", f"gpusetup knows no archive of {system}", path="--os",
             hint="name its archives: --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'",
         )  # fmt: skip
     ports = "http://ports.ubuntu.com/ubuntu-ports"

@@ -214,7 +214,7 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     repository = repository_of(matrix.repos, facts, settings)
     if repository is None and settings.source != "distro":
         raise BadInputError(
-            "GS-769", f"bundles are made of repositories; {settings.source} for {request.os} is none", path="--os"
+            "GS-769", f"bundles come from repositories; {settings.source} has none for {request.os}", path="--os"
         )
     plan, wished, root = _planned(roots, facts, asked, matrix)
     entries: tuple[Entry, ...] = ()
@@ -303,7 +303,7 @@ def _planned(
         root.prefer(draft.plan.variables, driver.version if driver is not None else "")
     wished = draft.wanted
     if wished is None or not (wished.packages or wished.requirements or wished.parts.get("python", ())):
-        raise BadInputError("GS-784", "nothing in this request comes as a package")
+        raise BadInputError("GS-784", "no part of this request is a package")
     return draft.plan, wished, root
 
 

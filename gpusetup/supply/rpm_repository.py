@@ -76,7 +76,7 @@ def _listed(place: Path, kind: str) -> Path | None:
 def _opened(path: Path) -> IO[bytes]:
     if path.suffix == ".zst":
         if shutil.which("zstd") is None:
-            raise PreflightError("GS-790", "the program zstd is not here")
+            raise PreflightError("GS-790", "zstd is not installed")
         with filtering(["zstd", "-q", "-d", "-c", str(path)]) as process:
             return io.BytesIO(process.communicate()[0])
     opener = cast("Callable[..., Any]", _OPENERS.get(path.suffix, open))
@@ -165,7 +165,7 @@ def tool(program: str, *words: str, fails: bool = True) -> Finished:
     env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     done = run((program, *words), env={**env, "LC_ALL": "C.UTF-8"}, deadline=_DEADLINE)
     if fails and done.code:
-        raise PreflightError("GS-792", f"{program} did not do its part", note=(done.err or done.out).strip()[-300:])
+        raise PreflightError("GS-792", f"{program} failed", note=(done.err or done.out).strip()[-300:])
     return done
 
 

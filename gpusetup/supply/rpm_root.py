@@ -63,7 +63,7 @@ def archives_of(system: str, arch: Arch) -> list[Source]:
 
 def _unknown(system: str) -> BadInputError:
     return BadInputError(
-        "GS-764", f"{system} has no archive that is known", path="--os",
+        "GS-764", f"gpusetup knows no archive of {system}", path="--os",
         hint="name its archives: --archive FILE.repo, with baseurl= and gpgkey= as in a host's /etc/yum.repos.d",
     )  # fmt: skip
 
@@ -190,16 +190,16 @@ class RpmRoot(Root):
         if lacking:
             programs = " ".join(lacking)
             raise PreflightError(
-                "GS-781", f"what is for {self.system} needs {', '.join(lacking)} on this machine",
+                "GS-781", f"a bundle for {self.system} needs {', '.join(lacking)} on this machine",
                 hint=f"apt-get install {programs}; elsewhere: dnf install {programs.replace('-', '_')}",
             )  # fmt: skip
         if os.geteuid() != 0 and not self.suse:
             raise PreflightError(
-                "GS-781", "dnf finds what to install for root alone", hint="repeat the command with sudo"
+                "GS-781", "dnf resolves the packages only as root", hint="repeat the command with sudo"
             )
         if self.suse and self.arch != os.uname().machine:
             raise PreflightError(
-                "GS-781", f"zypper finds what to install for this machine's CPU alone, not for {self.arch}",
+                "GS-781", f"zypper resolves packages only for this machine's CPU, not for {self.arch}",
                 hint=f"run it on a machine with {self.arch}",
             )  # fmt: skip
 

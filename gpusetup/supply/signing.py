@@ -113,7 +113,7 @@ def _usable(listed: str, home: str) -> Signer:
         place = f"--homedir {home} " if home else ""
         raise PreflightError(
             "GS-767", f"the key {fingerprint} {what}" + (f" on {day}" if day else ""),
-            note="hosts take nothing that it signs; nothing was changed",
+            note="hosts reject what it signs; gpusetup changed nothing",
             hint=f"gpg {place}--quick-set-expire {fingerprint} 2y, or another key: --sign-with NAME"
             if told[1] == "e" else "use another key: --sign-with NAME",
         )  # fmt: skip
@@ -124,7 +124,7 @@ def _gpg(home: str, *words: str, wrong: str = "") -> Finished:
     done = _asked_gpg(home, *words)
     if done.code:
         raise PreflightError(
-            "GS-767", f"there is no secret key {wrong}" if wrong else "gpg did not do its part",
+            "GS-767", f"there is no secret key {wrong}" if wrong else "gpg failed",
             note=done.err.strip()[-300:], hint="gpg --list-secret-keys",
         )  # fmt: skip
     return done
@@ -137,7 +137,7 @@ def _asked_gpg(home: str, *words: str) -> Finished:
         return run(("gpg", "--batch", "--yes", *place, *words), env=env, deadline=_DEADLINE)
     except BadInputError as error:
         raise PreflightError(
-            "GS-767", "gpg signs the repositories of a bundle, and it is not here", hint="apt-get install gnupg"
+            "GS-767", "gpg, which signs a bundle's repositories, is not installed", hint="apt-get install gnupg"
         ) from error
 
 
@@ -185,7 +185,7 @@ def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, 
     if coming.serial < before.serial and not asked.older:
         raise BadInputError(
             "GS-795",
-            f"the bundle of {coming.made or 'an unknown day'} is older than the one before it",
+            f"the bundle of {coming.made or 'an unknown day'} is older than the present one",
             path=str(where),
             note=f"it has the serial {coming.serial}, the one of {before.made} that was here has {before.serial}",
         )
@@ -193,7 +193,7 @@ def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, 
         whose = asked.signed_by or before.signers[0]
         raise BadInputError(
             "GS-793", f"the bundle is not signed by {whose}", path=str(where), note="its signature file is missing",
-            hint="get it again from whom you trust" + ("" if asked.signed_by else "; --unsigned takes it all the same"),
+            hint="get it again from a source you trust" + ("" if asked.signed_by else "; --unsigned accepts it"),
         )  # fmt: skip
 
 

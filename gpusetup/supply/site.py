@@ -156,7 +156,7 @@ def _examine(out: Path) -> None:
         raise BadInputError("GS-713", f"{out} contains other files", path=str(out))
     if os.path.ismount(out):
         raise BadInputError(
-            "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of an old one",
+            "GS-713", f"{out} is a mount point, where a new bundle cannot replace an old one in one step",
             path=str(out), hint=f"give a folder on it: --out {out}/site",
         )  # fmt: skip
 

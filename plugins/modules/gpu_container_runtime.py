@@ -124,7 +124,7 @@ def _run(argv: List[str], runtime: str, path: str, env: Dict[str, str]) -> None:
     if code:
         raise HostFailure(
             "GS-490", f"nvidia-ctk could not configure {runtime}", path, (error or out).strip()[-500:],
-            "read that file: is it valid? Nothing of it was changed",
+            "check that file for errors; gpusetup did not change it",
         )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _validate(copy: Copy, env: Dict[str, str]) -> None:
     if code:
         raise HostFailure(
             "GS-490", "docker does not take its settings with NVIDIA's runtime", path, (error or out).strip()[-500:],
-            "read that file: is it valid? Nothing of it was changed",
+            "check that file for errors; gpusetup did not change it",
         )  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
         raise HostFailure(
             "GS-490", "{} is not installed here".format(" and ".join(lacking)),
             "gpusetup configures container runtimes, it does not install them",
-            hint="install it, or take it out of gpusetup_containers (gpu_container_runtimes)",
+            hint="install it, or remove it from gpusetup_containers (gpu_container_runtimes)",
         )  # fmt: skip
 
 

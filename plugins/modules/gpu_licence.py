@@ -127,8 +127,8 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
                 f"no licence was granted within {seconds:.0f} s",
                 "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi reports no licence",
                 systemd.last_words(UNIT, env),
-                "is the licence server reachable, the token in date, the feature right? What was there before is "
-                "back. journalctl -u " + UNIT,
+                "is the licence server reachable, the token in date, the feature right? The former settings "
+                "are back. journalctl -u " + UNIT,
             )
         time.sleep(_POLL)
         states = state(env)

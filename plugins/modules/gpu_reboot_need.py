@@ -112,7 +112,7 @@ def main() -> None:
             module,
             HostFailure(
                 "GS-495",
-                "the kernel would not take the module after a reboot either",
+                "the kernel would reject the module after a reboot too",
                 (found or {}).get("path", ""),
                 driver.signature_problem(facts, found),
                 "nothing is rebooted; take modules that are signed, or see in DKMS's build log why it did not sign",

@@ -66,7 +66,7 @@ def reset(done: Dict[str, Any], env: Env, folder: str, check: bool = False) -> D
             raise HostFailure(
                 "GS-421", f"the GPU at {address} does not answer, so it cannot be reset",
                 "nvidia-smi names {}".format(", ".join(gpu["address"] for gpu in gpus) or "none"),
-                hint="reboot the host; when it is lost again after that, switch it off and on",
+                hint="reboot the host; if it is lost again, power-cycle the host",
             )  # fmt: skip
     refused = refusal(gpus, addresses, *_fabric(env))
     if refused is not None:

@@ -70,7 +70,7 @@ def keep(place: str, digest: str, packed: str) -> None:
     for name, content in files.items():
         total.update(f"{name} {len(content)}\n".encode() + content)
     if total.hexdigest() != digest:
-        raise ValueError("these are not the files that were announced")
+        raise ValueError("the files do not match their digest")
     if not os.path.lexists(FOLDER):
         os.mkdir(FOLDER, 0o700)
     if not _owned(FOLDER):

@@ -51,7 +51,7 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
     if theirs:
         raise HostFailure(
             "GS-337",
-            "others than root can change the Python to adopt",
+            "users other than root can change the Python to adopt",
             request["adopt"],
             "others can change " + theirs,
             "give it to root (chown -R root:root, chmod -R go-w), "

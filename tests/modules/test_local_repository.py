@@ -81,13 +81,13 @@ def test_what_is_wrong_is_said_before_anything_is_used(tmp_path):
     file = package(tmp_path)
     refused_with(tmp_path, "not the expected file", source(file, sha256="0" * 64))
     refused_with(tmp_path, "is for debian12, this host needs ubuntu2404", source(file, directory="ubuntu2404"))
-    refused_with(tmp_path, "nothing vouches", source(file, sha256=""))
+    refused_with(tmp_path, "no digest or key proves", source(file, sha256=""))
     for path, mode in ((tmp_path, 0o777), (file, 0o666)):
         path.chmod(mode)
         refused_with(tmp_path, f"others can change {path}", source(file))
         path.chmod(0o755)
     other = package(tmp_path / "other", name="cuda-keyring")
-    refused_with(tmp_path, "not a package of a local repository", source(other))
+    refused_with(tmp_path, "not one of NVIDIA", source(other))
     refused_with(tmp_path, "key cannot be read", source(package(tmp_path / "third", keyring=b"nothing")))
 
 

@@ -42,8 +42,8 @@ def test_the_right_file_passes_and_what_is_wrong_with_another_is_said(file, tmp_
     wrong(file, f"others can change {tmp_path}")  # and so put another file in its place after the look
     tmp_path.chmod(0o700)
     file.chmod(0o666)
-    wrong(file, "others than root")
-    wrong(link, "others than root")  # what it leads to can be changed behind the look
+    wrong(file, "users other than root")
+    wrong(link, "users other than root")  # what it leads to can be changed behind the look
 
 
 class Host:

@@ -62,7 +62,7 @@ class RunfileInstaller(Family):
             raise PreflightError(
                 "GS-352",
                 "this machine has NVSwitches, and the .run installer has no Fabric Manager",
-                note="without Fabric Manager of exactly the driver's version CUDA does not start here",
+                note="without a Fabric Manager of exactly the driver's version CUDA does not start on this host",
             )
         return DriverPackages(
             packages=(),

@@ -104,7 +104,7 @@ def _part(root: str, name: str, network: Dict[str, Any]) -> bytes:
 
 
 def _swapped(root: str, why: str) -> HostFailure:
-    return HostFailure("GS-428", "nothing proves the wheels of the bundle", root, why)
+    return HostFailure("GS-428", "gpusetup cannot verify the wheels of the bundle", root, why)
 
 
 def compiling(uv: str, python: str, wanted: str, lock: str, *more: str) -> List[str]:

@@ -84,7 +84,7 @@ def _identify(path: str, directory: str) -> None:
     match = _NAME.match(text.strip())
     if code or match is None:
         note = error.strip()[-200:] or f"it calls itself {text.strip()}"
-        raise HostFailure("GS-478", "this is not a package of a local repository of NVIDIA's", path, note)
+        raise HostFailure("GS-478", "this is not one of NVIDIA's local-repository packages", path, note)
     if directory and match.group("directory") != directory:
         raise HostFailure(
             "GS-478", "the local repository is for {}, this host needs {}".format(match.group("directory"), directory),
@@ -224,7 +224,7 @@ def _key(target: str, path: str, installer: Dict[str, Any]) -> Dict[str, Any]:
         return {"file": place, "fingerprints": given}
     if not installer.get("sha256"):
         raise HostFailure(
-            "GS-478", "nothing vouches for the local repository's package", path,
+            "GS-478", "no digest or key proves the local repository's package", path,
             hint="set gpusetup_source_sha256 to the digest that NVIDIA publishes, or gpusetup_source_fingerprints",
         )  # fmt: skip
     try:

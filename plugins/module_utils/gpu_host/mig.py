@@ -77,8 +77,8 @@ def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
             raise HostFailure("GS-435", f"no GPU answers at {address}", f"nvidia-smi names {', '.join(there)}",
                               hint="remove it from gpusetup_mig, or find the cause: gpusetup doctor")  # fmt: skip
         if there[address]["enabled"] is None and wishes[address]["enabled"]:
-            raise HostFailure("GS-436", f"the GPU at {address} has no MIG", "nvidia-smi says N/A of its MIG mode",
-                              hint="take it out of gpusetup_mig")  # fmt: skip
+            raise HostFailure("GS-436", f"the GPU at {address} has no MIG", "nvidia-smi reports its MIG mode as N/A",
+                              hint="remove it from gpusetup_mig")  # fmt: skip
     return {address: there[address] for address in wishes}
 
 
@@ -100,7 +100,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
         layout = {"enabled": True, "instances": [dict(item, compute=[]) for item in wish["instances"]]}
     why = judge.refusal(layout, profiles)
     if why is not None:
-        raise HostFailure("GS-436", f"the GPU at {gpu['address']} cannot be cut so: {why[0]}", judge.text_of(layout),
+        raise HostFailure("GS-436", f"the GPU at {gpu['address']} does not allow it: {why[0]}", judge.text_of(layout),
                           "according to its own table of profiles: nvidia-smi mig -lgip", why[1])  # fmt: skip
     done = judge.placed(layout, profiles)
     return done or layout
@@ -198,7 +198,7 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
     for address, layout in wanted.items():
         if not judge.same(now.get(address), layout):
             raise HostFailure("GS-437", f"the GPU at {address} does not have the layout that gpusetup set",
-                              f"it has {judge.text_of(now.get(address))}, and is to have {judge.text_of(layout)}",
+                              f"it has {judge.text_of(now.get(address))} instead of {judge.text_of(layout)}",
                               hint="nvidia-smi mig -lgi and -lci show the present instances")  # fmt: skip
     return {address: now[address] for address in wanted}
 

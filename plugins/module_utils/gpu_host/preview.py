@@ -202,7 +202,7 @@ class Preview:
             (source["name"], uri) for source in ours for uri in sources.without_logins(source.get("uris") or [])
         ]
         for text in list_dates.older(list_dates.of(addresses, self.folder), before):
-            hint = "bring the newest one there; gpusetup apply --older-source takes it all the same"
+            hint = "bring the newest one there; gpusetup apply --older-source accepts it"
             self.find("info" if self.params["older"] else "refuse", "older-source", text, hint, "GS-427")
 
     def _refresh(self, host: planning.Manager) -> List[str]:

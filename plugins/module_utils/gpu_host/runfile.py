@@ -146,7 +146,7 @@ def refuse_unproven(path: str, sha256: str, reference: str, what: str) -> None:
     if theirs:
         hint = f"move it to a folder of root's, such as /root; chown root:root {path}; chmod 0644 {path}"
         note = f"others can change {theirs}" if regular else "it is not a regular file"
-        raise HostFailure(reference, f"others than root can change {what}", path, note, hint)
+        raise HostFailure(reference, f"users other than root can change {what}", path, note, hint)
     if real != sha256.lower():
         raise HostFailure(
             reference, f"{what} is not the expected file", path, f"expected SHA-256 {sha256.lower()}, got {real}",

@@ -56,7 +56,7 @@ def refuse_old_dkms(machine: Machine, certificate: str) -> None:
         certificate,
         own,
         f"nothing was changed. On Ubuntu put the site's key and certificate to {firmware.UBUNTU_PRIVATE_KEY} and "
-        f"{firmware.UBUNTU_KEY}, with which such a DKMS signs; elsewhere install DKMS 3.0.4 or newer",
+        f"{firmware.UBUNTU_KEY}, which such a DKMS uses; elsewhere install DKMS 3.0.4 or newer",
     )
 
 

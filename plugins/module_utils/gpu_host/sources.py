@@ -44,7 +44,7 @@ def check(source: Source) -> None:
             "GS-444", f"{name!r} is not a repository name", hint="use letters, digits, dot, underscore, hyphen"
         )
     if source.get("kind") not in ("apt", "dnf", "zypper"):
-        raise HostFailure("GS-444", f"repository {name} is of no kind that is known: apt, dnf, zypper")
+        raise HostFailure("GS-444", f"the kind of repository {name} is not apt, dnf or zypper")
     words: List[str] = []
     for field in ("uris", "suites", "components", "architectures", "exclude"):
         words += source.get(field) or []

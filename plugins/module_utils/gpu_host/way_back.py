@@ -165,7 +165,7 @@ def _shelf(state_dir: str) -> str:
 def shelve(host: planning.Manager, installed: Installed, state_dir: str) -> None:
     """Keep the files of these packages that came from a folder of this host, such as a bundle: the next bundle may
     replace it, and no cache has them. They are hard links, which take no space; on another file system nothing is kept.
-    Files that others than root can change are not kept, because installing from here skips the check against the
+    Files that users other than root can change are not kept, because installing from here skips the check against the
     repository's list.
     """
     walked = (found for folder in sources.folders() for found in os.walk(folder))

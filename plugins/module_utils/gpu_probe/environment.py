@@ -26,7 +26,7 @@ def problem(expected: Dict[str, Any]) -> Optional[str]:
 
 
 def changeable(interpreter: str) -> str:
-    """Return a path of an interpreter that others than root can change, "" when none: root would run their code.
+    """Return a path of an interpreter that users other than root can change, "" when none: root would run their code.
 
     Checks the file, the targets of links, every folder above, pyvenv.cfg and the folders of packages.
     """

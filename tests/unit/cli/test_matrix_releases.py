@@ -113,7 +113,7 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home):
         (lambda path: path.write_text('{"schema": "gpusetup/plan/1"}'), "not a release of the matrix"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"580.", b"581.")), "damaged"),
         (lambda path: release(path, day="2020-01-01"), "older than what this gpusetup ships"),
-        (lambda path: release(path, day="2999-01-01"), "still to come"),
+        (lambda path: release(path, day="2999-01-01"), "in the future"),
         (lambda path: release(path, day="2998-02-30"), "not a release"),
         (lambda path: release(path, change=lambda driver: driver["versions"][0].update(branch=1)), "driver branch 1"),
         (lambda path: release(path, change=lambda driver: driver.pop("branches")), "cannot be used"),
@@ -138,7 +138,7 @@ def test_an_older_release_comes_back_only_when_it_is_asked_for(home):
     for path in (newer, older):
         code, _out, err = taken(path)
     assert code == 3
-    assert "--older takes it" in err
+    assert "--older accepts it" in err
     assert taken(older, "--older")[0] == 0
     assert matrix().date == shipped_date()
     assert {path.name[:10] for path in releases.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}

@@ -72,8 +72,6 @@ def test_every_cause_has_a_sample():
     named |= {status.cause for family in statuses().families for status in family.statuses}
     telling = {cause.id for cause in CAUSES if cause.patterns or cause.xids or cause.id in named}
     assert telling - sampled == WITHOUT_SAMPLE
-    assert len(CAUSES) >= 80
-    assert len({sample["cause"] for sample in SAMPLES}) >= 80
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample['cause']}:{sample['thread']}")

@@ -113,7 +113,7 @@ def test_the_gpu_s_own_table_decides_where_it_is_known():
         ("debian12-t4-open", "all-1g.18gb", "580.159.04", "GS-371", "GPU 0 (T4) has no MIG"),
         (_HOST, {"7": "off"}, "580.159.04", "GS-371", "names 7, and this host has no such GPU"),
         (_HOST, "all-1g.18gb", "535.161.07", "GS-373", "needs driver 550.90.07, and the stack has 535.161.07"),
-        ("rocky9-a100-open", {"0": {"1g.5gb": 8}}, "580.159.04", "GS-374", "cannot be cut like that"),
+        ("rocky9-a100-open", {"0": {"1g.5gb": 8}}, "580.159.04", "GS-374", "does not allow this layout"),
         ("ubuntu22.04-l4vgpu-grid", "all-1g.18gb", "580.159.04", "GS-371", "this host has vGPUs"),
     ],
 )

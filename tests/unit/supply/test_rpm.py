@@ -282,7 +282,7 @@ def test_a_known_distribution_has_its_archives_and_their_key(system):
 
 @pytest.mark.parametrize("system", ["rhel9", "amzn2023", "opensuse-leap15", "rocky7"])
 def test_of_another_the_archives_are_named_by_hand(system):
-    with refused(BadInputError, match="no archive that is known", hint="--archive FILE.repo"):
+    with refused(BadInputError, match="gpusetup knows no archive", hint="--archive FILE.repo"):
         archives_of(system, "x86_64")
 
 

@@ -46,7 +46,7 @@ def judge(machine: Machine) -> Finding:
     found = adapters(machine)
     if not found:
         return Finding(
-            "fail", "gpusetup_rdma was applied, and no adapter is seen: is its module loaded? (lspci, dmesg)"
+            "fail", "gpusetup_rdma was applied, but the host shows no adapter: is its module loaded? (lspci, dmesg)"
         )
     best: dict[tuple[Any, Any], float] = {}
     for hca, port in active_ports(machine):
@@ -99,7 +99,7 @@ def direct(machine: Machine) -> Finding:
     if wish is not None and wish.memory == "nvidia-peermem":
         if peermem:
             return Finding("pass", f"by {peermem}, which is loaded")
-        return Finding("fail", "nvidia_peermem is not loaded: modprobe nvidia_peermem, and dmesg says why not")
+        return Finding("fail", "nvidia_peermem is not loaded: modprobe nvidia_peermem, and dmesg shows why")
     if wish is not None and wish.memory == "dma-buf" and lacking:
         return Finding("fail", f"DMA-BUF was chosen, and cannot be: {lacking}")
     if not lacking:
@@ -133,7 +133,7 @@ def modules(machine: Machine) -> Finding:
     loaded = machine.facts.get("modules") or ()
     lacking = [name for name in _modules(machine) if name not in loaded]
     if lacking:
-        return Finding("fail", f"{', '.join(lacking)}: not loaded; modprobe {lacking[0]}, and dmesg says why not")
+        return Finding("fail", f"{', '.join(lacking)}: not loaded; modprobe {lacking[0]}, and dmesg shows why")
     return Finding("pass", ", ".join(_modules(machine)))
 
 
@@ -203,7 +203,7 @@ def _mode_by_parts(machine: Machine, wanted: str) -> Finding:
     storage = machine.facts.get("storage")
     if wanted == "nvidia-fs":
         if "nvidia_fs" not in (machine.facts.get("modules") or ()):
-            return Finding("fail", "nvidia_fs is not loaded: modprobe nvidia_fs, and dmesg says why not")
+            return Finding("fail", "nvidia_fs is not loaded: modprobe nvidia_fs, and dmesg shows why")
         return Finding(
             "warn", "nvidia_fs is loaded; whether the drives take it, only gdscheck -p says (package gds-tools)"
         )
