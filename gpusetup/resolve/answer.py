@@ -45,7 +45,7 @@ from gpusetup.resolve.domains import (
 from gpusetup.resolve.hardware import code_of, limits_of, nccl_runs, uncovered_libraries
 from gpusetup.resolve.naming import alone, label, only_module
 from gpusetup.resolve.package_sentences import python_warnings
-from gpusetup.resolve.packages import package_relation
+from gpusetup.resolve.packages import extra_majors, lowest_made, package_relation
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.space import FRAMEWORKS, Space, pythons
 from gpusetup.versions import nv
@@ -160,8 +160,6 @@ def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -
 
 def _cuda_major(space: Space, package: PackageValue, solution: Mapping[str, Value]) -> int:
     """Return the CUDA major of the stack's framework or toolkit, else the newest for driver, GPUs and package."""
-    from gpusetup.resolve.packages import extra_majors, lowest_made
-
     beside = next((solution[name] for name in (*FRAMEWORKS, "cuda") if name in solution), None)
     if beside is not None:
         return space.cuda_major(beside)

@@ -327,7 +327,7 @@ def _cudnn(space: Space) -> None:
     for name in ("tensorflow", "jax"):
         space.pair(
             f"{name}-takes-cudnn",
-            (name, lambda value: (tuple(value.release.pins.items()), space.cuda_major(value))),
+            (name, lambda value: (space.cudnn_pin(value), space.cuda_major(value))),
             ("cudnn", lambda value: (value.version, value.cuda_majors)),
             _takes_cudnn,
         )
@@ -338,11 +338,8 @@ def _cudnn_inside(build: TorchBuild) -> tuple[int, ...]:
 
 
 def _takes_cudnn(framework: Any, cudnn: Any) -> bool:
-    pins, cuda_major = dict(framework[0]), framework[1]
-    if cuda_major not in cudnn[1]:
-        return False
-    pin = pins.get(f"nvidia-cudnn-cu{cuda_major}")
-    return pin is None or rules.pins_agree({"cudnn": pin}, {"cudnn": cudnn[0]})
+    pin, cuda_major = framework
+    return cuda_major in cudnn[1] and (not pin or rules.pins_agree({"cudnn": pin}, {"cudnn": cudnn[0]}))
 
 
 def _pins(value: Value) -> dict[str, str]:

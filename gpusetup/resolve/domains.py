@@ -271,9 +271,18 @@ def _drivers_for(
     ]
 
 
-@lru_cache(maxsize=8)
-def _cudas(matrix: Matrix) -> list[CudaValue]:
-    return [CudaValue(item.version, item, item.confidence) for item in matrix.cuda.releases]
+_PER_RELEASE: dict[str, Callable[..., Value]] = {
+    "cuda": CudaValue,
+    "tensorflow": TensorflowValue,
+    "jax": JaxValue,
+    "cupy": CupyValue,
+}
+"""The components with one value per release."""
+
+
+@lru_cache(maxsize=32)
+def _per_release(matrix: Matrix, name: str) -> list[Value]:
+    return [_PER_RELEASE[name](item.version, item, item.confidence) for item in getattr(matrix, name).releases]
 
 
 @lru_cache(maxsize=1024)
@@ -341,21 +350,6 @@ def _torches(matrix: Matrix) -> list[TorchValue]:
     ]
 
 
-@lru_cache(maxsize=8)
-def _tensorflows(matrix: Matrix) -> list[TensorflowValue]:
-    return [TensorflowValue(item.version, item, item.confidence) for item in matrix.tensorflow.releases]
-
-
-@lru_cache(maxsize=8)
-def _jaxes(matrix: Matrix) -> list[JaxValue]:
-    return [JaxValue(item.version, item, item.confidence) for item in matrix.jax.releases]
-
-
-@lru_cache(maxsize=8)
-def _cupies(matrix: Matrix) -> list[CupyValue]:
-    return [CupyValue(item.version, item, item.confidence) for item in matrix.cupy.releases]
-
-
 def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
     """Return every candidate value of a component, before any rule applies."""
     if component == "driver":
@@ -364,15 +358,9 @@ def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
         return package_values(matrix, component)
     if component == "python":
         return [PythonValue(version) for version in PYTHONS]
-    builders: dict[str, Callable[[Matrix], Sequence[Value]]] = {
-        "cuda": _cudas,
-        "cudnn": _cudnns,
-        "nccl": _nccls,
-        "torch": _torches,
-        "tensorflow": _tensorflows,
-        "jax": _jaxes,
-        "cupy": _cupies,
-    }
+    if component in _PER_RELEASE:
+        return _per_release(matrix, component)
+    builders: dict[str, Callable[[Matrix], Sequence[Value]]] = {"cudnn": _cudnns, "nccl": _nccls, "torch": _torches}
     return builders[component](matrix)
 
 

@@ -10,7 +10,7 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import PackageValue, TorchValue, Value, number, parsed
 from gpusetup.resolve.naming import cite, label, rule_source, span
-from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, last_with, made_with, requires
+from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, cuda_of, exact, last_with, made_with, requires
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import Pair, Unary
 from gpusetup.resolve.space import FRAMEWORKS, OTHERS, Space, own_python, pythons
@@ -167,8 +167,8 @@ def _pins(context: Context, member: Pair) -> str:
     if not found:
         return f"no release of {member.scope[0]} goes with one of {member.scope[1]}: they pin the same packages apart"
     pins = [
-        f"{label(member.scope[0], first)} asks for {name}{one[name]}, "
-        f"{label(member.scope[1], second)} for {name}{two[name]}"
+        f"{label(member.scope[0], first)} asks for {name}{exact(one[name])}, "
+        f"{label(member.scope[1], second)} for {name}{exact(two[name])}"
         for name in _clearest_pins(found, one, two)
     ]
     return "; ".join(pins)

@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.matrix.load import Matrix
-from gpusetup.model.packages import major_of_extra
+from gpusetup.model.packages import PackageFile, major_of_extra
 from gpusetup.model.request import PACKAGES, Request
 from gpusetup.model.stack import Relation
 from gpusetup.resolve import rules
@@ -39,11 +39,16 @@ def what_packages_need(matrix: Matrix, request: Request, arch: str) -> set[str]:
     for name in asked_packages(request):
         file = matrix.package(name)
         needed |= {other for other in file.needs if other in _KNOWN and _wheel_for(matrix, other, arch)}
-        if "torch" in file.needs or any("torch" in item.requires for item in file.releases):
+        if needs_torch(file):
             needed.add("torch")
         if request.allow_builds and "nvcc" in file.build and all(item.kind == "source" for item in file.releases):
             needed.add("cuda")
     return needed
+
+
+def needs_torch(file: PackageFile) -> bool:
+    """Return whether a package, or one of its releases, needs torch."""
+    return "torch" in file.needs or any("torch" in item.requires for item in file.releases)
 
 
 def _wheel_for(matrix: Matrix, name: str, arch: str) -> bool:
@@ -204,7 +209,7 @@ def _torch(space: Space, name: str) -> None:
             "torch-companion",
             (name, lambda value: value.version),
             ("torch", partial(_companion, space, name, beyond=beyond)),
-            lambda version, companion: companion is not None and _meets(_exact(companion), version),
+            lambda version, companion: companion is not None and _meets(exact(companion), version),
             subject=beyond,
         )
     wish = space.named.get("torch")
@@ -247,7 +252,8 @@ def _linked_with_index(usual: tuple[tuple[str, int], ...], value: PackageValue) 
     return bool(majors) and any(major in majors and _meets(wanted, version) for version, major in usual)
 
 
-def _exact(text: str) -> str:
+def exact(text: str) -> str:
+    """Return a bare version as a specifier, and any other text as it is."""
     return f"=={text}" if text[:1].isdigit() else text
 
 
@@ -342,7 +348,7 @@ def clashes(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _set(text: str) -> SpecifierSet | None:
-    plain = _exact(text.rpartition("]")[2].strip())
+    plain = exact(text.rpartition("]")[2].strip())
     if plain in {"", "any"}:
         return None
     try:

@@ -7,7 +7,6 @@ native before minor-version compatibility, the usual build of that release, and 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct
@@ -16,8 +15,9 @@ from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.release import DriverBranch
 from gpusetup.model.request import COMPONENTS, PACKAGES, Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
+from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
+from gpusetup.resolve.packages import needs_torch
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS, Space, python_rank
 from gpusetup.versions import nv
@@ -119,15 +119,13 @@ def _build(space: Space, component: str) -> Iterable[Criterion]:
         yield Ranked("newest-build", component, lambda value: (value.build.kind, _Reversed(nv(value.build.cuda))))
 
 
-def _default_module(value: DriverValue) -> int:
-    wanted = "open" if value.branch.branch >= OPEN_MODULES_BY_DEFAULT_FROM else "proprietary"
-    return 0 if value.module == wanted else 1
-
-
 def criteria(space: Space) -> list[Criterion]:
     """Return every criterion that applies, in order."""
     request, found = space.request, list[Criterion]()
     named = [name for name in COMPONENTS if name in space.named and name != "python"]
+    if "torch" in named:  # a package that needs none, and is never built, follows it
+        files = {name: space.matrix.package(name) for name in named if name in PACKAGES}
+        named.sort(key=lambda name: name in files and not (files[name].build or needs_torch(files[name])))
     if "torch" in space.values and "torch" not in named:
         named.append("torch")  # a package needs it
     for component in named:
@@ -168,7 +166,11 @@ def criteria(space: Space) -> list[Criterion]:
         Ranked("long-lived-branch", "driver", lambda value: (value.ended, *_branch_rank(value))),
         Ranked("vendor-confirmed", "driver", _vendor_first),
         Ranked("newest", "driver", _newest_first),
-        Ranked("default-module", "driver", _default_module),
+        Ranked(
+            "default-module",
+            "driver",
+            lambda value: (value.module == "open") != (value.branch.branch >= OPEN_MODULES_BY_DEFAULT_FROM),
+        ),
         Related(
             "tested-together",
             ("cupy", lambda value: value.release.cuda),
@@ -178,7 +180,9 @@ def criteria(space: Space) -> list[Criterion]:
     ]
     for component in ("cuda", "cudnn", "nccl", "cupy"):
         if component == "nccl":
-            found.append(Ranked("code-for-gpu", "nccl", partial(_left_out, space)))
+            found.append(
+                Ranked("code-for-gpu", "nccl", lambda value: not all(nccl_runs(value, gpu.cc) for gpu in space.gpus))
+            )
             found += [
                 Related(
                     "built-for-this-cuda",
@@ -208,10 +212,6 @@ def _asked_runtimes(space: Space) -> Iterable[str]:
         wish = space.named.get(name)
         if wish is not None and (wish.variant or wish.latest or (name == "cuda" and wish.specifier)):
             yield name
-
-
-def _left_out(space: Space, value: NcclValue) -> bool:
-    return not all(nccl_runs(value, gpu.cc) for gpu in space.gpus)
 
 
 def short_lived(branch: DriverBranch, day: str) -> bool:

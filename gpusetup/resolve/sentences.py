@@ -284,8 +284,7 @@ def _torch_cudnn(context: Context, _: Pair) -> str:
 def _framework_cudnn(context: Context, member: Pair) -> str:
     name = member.scope[0]
     value = cast("Any", context.values(name))[-1]
-    major = context.space.cuda_major(value)
-    pin = value.release.pins.get(f"nvidia-cudnn-cu{major}", f"for CUDA {major}")
+    pin = context.space.cudnn_pin(value) or f"for CUDA {context.space.cuda_major(value)}"
     return f"{label(name, value)} requires cuDNN {pin}"
 
 

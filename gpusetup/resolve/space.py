@@ -17,11 +17,13 @@ from gpusetup.resolve.domains import (
     CupyValue,
     DriverValue,
     JaxValue,
+    TensorflowValue,
     TorchValue,
     Value,
     minor_of,
 )
 from gpusetup.resolve.search import Pair, Problem, Unary
+from gpusetup.versions import nv
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
@@ -138,6 +140,14 @@ class Space:
     def cuda_major(self, value: Value) -> int:
         """Return the CUDA major of a value."""
         return rules.major(self.minor(value))
+
+    def cudnn_pin(self, value: TensorflowValue | JaxValue) -> str:
+        """Return the cuDNN that a framework requires; TensorFlow without pins checks for the one it was built with."""
+        pin = value.release.pins.get(f"nvidia-cudnn-cu{self.cuda_major(value)}", "")
+        if isinstance(value, TensorflowValue) and not pin:
+            built = value.release.cudnn
+            pin = f">={built},<{nv(built).major + 1}"
+        return pin
 
     def builds(self, value: Value) -> tuple[str, ...]:
         """Return the names of a value's build: `cu128` of torch, the CUDA majors of what is built per major."""

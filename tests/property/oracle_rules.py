@@ -199,6 +199,9 @@ class Rules(Offered):
                 pin = a[name].pins.get(f"nvidia-cudnn-cu{major(a[name].minor)}")
                 if pin and not self.agree(pin, one.version):
                     return False
+        if "tensorflow" in a and not a["tensorflow"].pins:
+            built, given = num(a["tensorflow"].release.cudnn), num(one.version)
+            return given[0] == built[0] and given >= built
         return True
 
     def row_takes(self, row: Any, wanted: str) -> bool:

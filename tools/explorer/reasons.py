@@ -37,14 +37,9 @@ def about_reasons(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
         "cupy": [sorted({nv(minor).major for minor in value.release.cuda}) for value in values["cupy"]],
         "jax": [[value.release.min_driver, value.release.min_cc] for value in values["jax"]],
         "torch": [value.build.cudnn or "" for value in values["torch"]],
-        "pins": {name: [_cudnn_of(space, value) for value in values[name]] for name in ("tensorflow", "jax")},
+        "pins": {name: [space.cudnn_pin(value) for value in values[name]] for name in ("tensorflow", "jax")},
         "cudnn": [[list(value.row.cuda), value.row.min_driver or ""] for value in values["cudnn"]],
     }
-
-
-def _cudnn_of(space: Space, value: Any) -> str:
-    pin: str = value.release.pins.get(f"nvidia-cudnn-cu{space.cuda_major(value)}", "")
-    return pin
 
 
 def _said(space: Space) -> dict[str, str]:
