@@ -73,6 +73,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         first = "--newer" if arguments.newer else "--age"
         refuse_beside(arguments, first, "it is about all components", *_WISHES)
     name, wanted = _table(arguments)
+    if name == "vgpu" and not wanted:  # its releases have drivers of their own: 570 is any of them
+        wanted, arguments.driver = arguments.driver or "", None
     request = request_about(arguments, matrix)
     if name == "variants" and (request.driver is None or arguments.facts):
         request = _of_host(request, arguments)

@@ -186,7 +186,8 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
             path=f"--gpu {text!r}",
             hint="its maker has the driver; `gpusetup matrix gpu` lists the GPUs that gpusetup knows",
         )
-    names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
+    full = [name.removeprefix("GeForce ") for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)]
+    names = {_normal(name): name for text in full for name in (text, *re.findall(r"^[A-Z]+\d+", text))}
     import difflib
 
     close = [names[key] for key in difflib.get_close_matches(_normal(text), names, n=4, cutoff=0.5)]

@@ -253,12 +253,12 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
     def fits(item: VgpuRelease) -> bool:
         drivers = [version for version in (item.guest, item.host) if version]
-        named = wanted in ("", item.vgpu, *drivers) or item.vgpu.startswith(f"{wanted}.")
+        named = not wanted or any(f"{text}.".startswith(f"{wanted}.") for text in (item.vgpu, *drivers))
         return named and (
             request.driver is None or any(f"{text}.".startswith(f"{request.driver}.") for text in drivers)
         )
 
-    wanted = wanted.lstrip("=").removesuffix(".*")
+    wanted = wanted.lstrip("=rR").removesuffix(".*")
     for item in sorted(filter(fits, matrix.vgpu.releases), key=lambda item: nv(item.vgpu), reverse=True):
         line = item.vgpu.partition(".")[0]
         branch = branches.get(line, nv(item.guest).major)
