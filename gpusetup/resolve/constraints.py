@@ -49,8 +49,7 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
         chosen = cast("PackageValue", solution[name])
         if not chosen.release.date:
             continue
-        oldest = earlier(chosen.release.date)
-        space.unary("package-recency", name, partial(_since, oldest), subject=chosen)
+        space.unary("package-recency", name, partial(_since, earlier(chosen.release.date)), subject=chosen)
 
 
 def _since(oldest: str, value: PackageValue) -> bool:

@@ -10,9 +10,9 @@ from packaging.version import InvalidVersion, Version
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.packages import PackageFile, major_of_extra
-from gpusetup.model.request import PACKAGES, Request
+from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import Relation
-from gpusetup.resolve import rules
+from gpusetup.resolve import domains, rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, Value, parsed
 from gpusetup.resolve.space import Space
 from gpusetup.versions import NvVersion, nv
@@ -74,7 +74,7 @@ def _release(space: Space, name: str) -> None:
     space.unary("package-withdrawn", name, lambda value: not value.release.yanked or _named(space, name, value))
     if not space.request.allow_builds:
         newest = _newest_source(space, name)
-        limit = earlier(newest.release.date) if newest is not None and name not in _pinned(space) else ""
+        limit = earlier(newest.release.date) if newest is not None and not _older_asked_for(space, name) else ""
         space.unary(
             "package-built-from-source",
             name,
@@ -101,8 +101,10 @@ def _newest_source(space: Space, name: str) -> PackageValue | None:
     return max(built, key=lambda value: parsed(value.version), default=None)
 
 
-def _pinned(space: Space) -> set[str]:
-    return {name for name, wish in space.named.items() if wish.specifier}
+def _older_asked_for(space: Space, name: str) -> bool:
+    """Return whether a package's wish is more than lower bounds: `==8.6.*` and `<9` may mean a release of long ago."""
+    wish = space.named.get(name)
+    return wish is not None and any(part.operator not in (">=", ">", "!=") for part in SpecifierSet(wish.specifier))
 
 
 def earlier(day: str) -> str:
@@ -123,8 +125,7 @@ def _hardware(space: Space, name: str) -> None:
         space.unary(
             "package-cuda-for-gpu", name, partial(_has_compiler, lowest_made(space.matrix), gpu.cc), subject=gpu
         )
-        if name not in _pinned(space):
-            _documented(space, name, gpu)
+        _documented(space, name, gpu)
     drivers = {value.version: cast("DriverValue", value) for value in space.values["driver"]}
 
     def stands(version: str, cuda: tuple[str, ...]) -> bool:
@@ -148,7 +149,8 @@ def _documented(space: Space, name: str, gpu: GpuKind) -> None:
     silent = {value.version for value in values if value.release.code is None and value.release.cc_min is None}
     told = [value for value in values if value.version not in silent]
     for_it = [value for value in told if _above_floor(nv(gpu.cc), value) and _has_code(gpu.cc, value)]
-    if len(for_it) == len(told):
+    wish = space.named.get(name, Requirement(component=name))
+    if len(for_it) == len(told) or (wish.specifier and not domains.matches(wish, [item.version for item in for_it])):
         return
     last = max(parsed(item.version) for item in for_it) if for_it else min(parsed(item.version) for item in told)
     space.unary(

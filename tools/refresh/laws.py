@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from gpusetup.errors import NoStackError
-from gpusetup.model.request import DEFAULT_COMPONENTS, Policy, Request, Requirement
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Policy, Request, Requirement
 from gpusetup.model.stack import exact_requirements
 from gpusetup.resolve.answer import stack_of, warnings_about
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import Value, matches
 from gpusetup.resolve.lookup import lead_of, lookup
+from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.policy import breaches
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.requests import parse_requirements
@@ -85,6 +86,7 @@ class Laws:
             self.first_row,
             self.allowed_is_accepted,
             self.own_answer_is_accepted,
+            self.at_least_what_was_given_gives_it_again,
             self.reasons_say_something,
             self.long_lived_branch,
             self.native_where_one_exists,
@@ -173,6 +175,23 @@ class Laws:
         whole = self.answer(change(request, requirements=parse_requirements(printed)))
         if whole is None or exact_requirements(whole.stack) != exact_requirements(found.stack):
             yield f"{' '.join(printed)} was given; asked for, it gives {whole and exact_requirements(whole.stack)}"
+
+    def at_least_what_was_given_gives_it_again(self, request: Request) -> Iterator[str]:
+        """Whoever asks for what was given or newer, also of a package, gets the same stack: it was the best one."""
+        package = random.Random(str(request)).choice([name for name in PACKAGES if name not in COMPANIONS])
+        request = asking(request, Requirement(component=package))
+        found = self.answer(request)
+        if found is None:
+            return
+        for wish in request.requirements:
+            chosen = found.stack.part(wish.component)
+            if wish.specifier or chosen is None or not chosen.version:
+                continue
+            least = change(wish, specifier=f">={chosen.version}")
+            again = self.answer(asking(request, least))
+            if again is None or exact_requirements(again.stack) != exact_requirements(found.stack):
+                given = again and " ".join(map(str, exact_requirements(again.stack)))
+                yield f"{least} beside {package} gives {given}, and {chosen.version} without the bound"
 
     def reasons_say_something(self, request: Request) -> Iterator[str]:
         """A reason judges the candidate that it names; no reason speaks of nothing, or of a range over all releases."""
