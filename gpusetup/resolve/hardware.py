@@ -185,7 +185,12 @@ class CudnnLimit(Struct, frozen=True):
 def limits_of(space: Space, value: Value) -> tuple[str, ...]:
     """Return the pip requirements that keep a framework's libraries at releases that support the host's GPUs."""
     limit = cudnn_limit(space, value)
-    return (limit.requirement,) if limit is not None and limit.last else ()
+    if limit is not None and limit.last:
+        return (limit.requirement,)
+    if not isinstance(value, JaxValue):
+        return ()
+    package, pin = f"nvidia-cudnn-cu{value.release.cuda_major}", space.cudnn_pin(value)
+    return (package + pin,) if pin != value.release.pins.get(package, "") else ()
 
 
 def cudnn_limit(space: Space, value: Value) -> CudnnLimit | None:
@@ -195,8 +200,8 @@ def cudnn_limit(space: Space, value: Value) -> CudnnLimit | None:
     release in it, which may have dropped the host's GPU. Beside torch, torch's own cuDNN counts.
     """
     pins: dict[str, str] = {}
-    if isinstance(value, TensorflowValue | JaxValue):
-        pins = value.release.pins
+    if isinstance(value, TensorflowValue | JaxValue) and value.release.pins:
+        pins = {f"nvidia-cudnn-cu{space.cuda_major(value)}": space.cudnn_pin(value) or "any"}
     elif isinstance(value, PackageValue) and "torch" not in space.values:
         added = (text.partition("==") for text in value.release.adds)
         pins = value.release.requires | {name: f"=={version}" for name, equals, version in added if equals}

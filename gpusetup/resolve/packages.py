@@ -73,7 +73,8 @@ def _release(space: Space, name: str) -> None:
     space.unary("package-placeholder", name, lambda value: value.release.kind != "placeholder")
     space.unary("package-withdrawn", name, lambda value: not value.release.yanked or _named(space, name, value))
     if not space.request.allow_builds:
-        newest = _newest_source(space, name)
+        built = [value for value in releases if value.release.kind == "source"]
+        newest = max(built, key=lambda value: parsed(value.version), default=None)
         limit = earlier(newest.release.date) if newest is not None and not _older_asked_for(space, name) else ""
         space.unary(
             "package-built-from-source",
@@ -94,11 +95,6 @@ def _release(space: Space, name: str) -> None:
         space.unary(
             "package-glibc", name, lambda value: nv(value.release.glibc.get(arch, "0")) <= glibc, subject=space.os
         )
-
-
-def _newest_source(space: Space, name: str) -> PackageValue | None:
-    built = [value for value in cast("list[PackageValue]", space.values[name]) if value.release.kind == "source"]
-    return max(built, key=lambda value: parsed(value.version), default=None)
 
 
 def _older_asked_for(space: Space, name: str) -> bool:

@@ -142,12 +142,10 @@ class Space:
         return rules.major(self.minor(value))
 
     def cudnn_pin(self, value: TensorflowValue | JaxValue) -> str:
-        """Return the cuDNN that a framework requires; TensorFlow without pins checks for the one it was built with."""
-        pin = value.release.pins.get(f"nvidia-cudnn-cu{self.cuda_major(value)}", "")
-        if isinstance(value, TensorflowValue) and not pin:
-            built = value.release.cudnn
-            pin = f">={built},<{nv(built).major + 1}"
-        return pin
+        """Return the cuDNN that a framework requires, always of one major: without a pin, the one it was built with."""
+        own = f">={value.release.cudnn}" if isinstance(value, TensorflowValue) else ""
+        pin = value.release.pins.get(f"nvidia-cudnn-cu{self.cuda_major(value)}", own)
+        return f"{pin},<{nv(pin[2:]).major + 1}" if pin.startswith(">=") and "," not in pin else pin
 
     def builds(self, value: Value) -> tuple[str, ...]:
         """Return the names of a value's build: `cu128` of torch, the CUDA majors of what is built per major."""

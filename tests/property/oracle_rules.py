@@ -196,12 +196,12 @@ class Rules(Offered):
                 return False
         for name in ("tensorflow", "jax"):
             if name in a:
-                pin = a[name].pins.get(f"nvidia-cudnn-cu{major(a[name].minor)}")
+                own = f">={a[name].release.cudnn}" if name == "tensorflow" else ""
+                pin = a[name].pins.get(f"nvidia-cudnn-cu{major(a[name].minor)}", own)
                 if pin and not self.agree(pin, one.version):
                     return False
-        if "tensorflow" in a and not a["tensorflow"].pins:
-            built, given = num(a["tensorflow"].release.cudnn), num(one.version)
-            return given[0] == built[0] and given >= built
+                if pin and "<" not in pin and num(pin.lstrip(">="))[0] != num(one.version)[0]:
+                    return False
         return True
 
     def row_takes(self, row: Any, wanted: str) -> bool:

@@ -37,6 +37,7 @@ def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_th
         if pin is None or pin[:1].isdigit():
             continue
         limits = [line.removeprefix(f"nvidia-cudnn-cu{major}") for line in limits_of(space, value)]
+        of_its_major = [line for line in limits if line.startswith(">=")]  # JAX before 0.4.26 names no upper end
         allowed = SpecifierSet(",".join([pin.rpartition("]")[2], *limits]))
         rows: dict[str, list[Any]] = {}
         for item in cast("list[Any]", domain("cudnn", shipped, space.request)):
@@ -44,12 +45,13 @@ def test_no_requirement_of_a_framework_lets_pip_take_a_cudnn_that_has_dropped_th
                 rows.setdefault(item.version, []).append(item.row)
         covers = {name: any(rules.cudnn_row_covers(shipped, row, cc) for row in rows[name]) for name in rows}
         serving = {version for version in rows if covers[version]}
-        in_range = {version for version in rows if SpecifierSet(pin.rpartition("]")[2]).contains(version)}
+        whole = SpecifierSet(",".join([pin.rpartition("]")[2], *of_its_major]))
+        in_range = {version for version in rows if whole.contains(version)}
         taken = rules.newest(version for version in rows if allowed.contains(version))
         if in_range & serving:
             assert taken in serving, (value.version, gpu, taken, limits)
         else:
-            assert not limits
+            assert limits == of_its_major, "no limit for a GPU that none serves"
 
 
 def test_the_printed_line_keeps_cudnn_where_the_gpu_still_works(ask, shipped):
@@ -57,6 +59,7 @@ def test_the_printed_line_keeps_cudnn_where_the_gpu_still_works(ask, shipped):
     assert stack.jax.limits == ("nvidia-cudnn-cu12<9.11",)
     assert "nvidia-cudnn-cu12<9.11" in python_requirements(stack, shipped)
     assert ask("jax", gpu=["h100"]).stack.jax.limits == ()
+    assert ask("jax==0.4.25", gpu=["h100"]).stack.jax.limits == ("nvidia-cudnn-cu12>=8.9.7.29,<9",)
     assert ask("tensorflow", gpu=["a100", "v100"]).stack.tensorflow.limits == stack.jax.limits, "the lowest GPU decides"
 
 

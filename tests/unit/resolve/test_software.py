@@ -240,10 +240,6 @@ def test_frameworks_that_pin_different_wheels_are_refused(refused):
     assert texts["framework-pins-agree"] == said
 
 
-def test_torch_decides_the_cudnn(ask):
-    assert nv(ask("torch==2.6.0+cu124", "cudnn").stack.cudnn.version).numbers[:3] == (9, 1, 0)
-
-
 def test_jax_extra_follows_the_driver(ask):
     assert ask("jax", driver="580.178.04").stack.jax.extra.startswith("cuda13")
     assert ask("jax", driver="550.144.03").stack.jax.extra.startswith("cuda12")
