@@ -28,7 +28,7 @@ from gpusetup.resolve.domains import (
     minor_of,
 )
 from gpusetup.resolve.hardware import add_hardware
-from gpusetup.resolve.packages import add_packages, asked_packages, earlier, what_packages_need
+from gpusetup.resolve.packages import COMPANIONS, add_packages, asked_packages, earlier, what_packages_need
 from gpusetup.resolve.policy import add_policy
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.space import FRAMEWORKS, Space, pythons
@@ -40,7 +40,7 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
     request = space.request
     names = asked_packages(request)
     for name in names if len(names) > 1 else ():
-        if space.named[name].specifier:
+        if space.named[name].specifier or name in COMPANIONS:  # torch decides on its companions
             continue
         alone = tuple(item for item in request.requirements if item.component not in PACKAGES or item.component == name)
         solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=alone)))
