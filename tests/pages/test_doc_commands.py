@@ -45,7 +45,7 @@ OTHERS = {
     "./dev", "ansible-galaxy", "ansible-playbook", "ansible-pull", "cat", "docker", "echo", "export", "git", "kubectl", "mkdir", "podman",
     "pip", "printf", "python", "python3", "sed", "ssh", "vglrun", "uv",
     "dmesg", "grep", "ls", "pipx", "systemctl", "~/gpusetup/bin/pip", "~/gpusetup/bin/gpusetup", "sh", "chattr", "ssh-keygen", "ssh-keyscan", "packer",
-    "useradd", "install", "tar", "zstd", "split", "etcdctl",
+    "useradd", "chown", "tar", "zstd", "split", "etcdctl",
 }  # fmt: skip
 """Programs that need a host, a GPU, a cluster or minutes of their own; nothing of them is checked here."""
 
