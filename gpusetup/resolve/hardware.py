@@ -184,13 +184,11 @@ class CudnnLimit(Struct, frozen=True):
 
 def limits_of(space: Space, value: Value) -> tuple[str, ...]:
     """Return the pip requirements that keep a framework's libraries at releases that support the host's GPUs."""
-    limit = cudnn_limit(space, value)
-    if limit is not None and limit.last:
-        return (limit.requirement,)
-    if not isinstance(value, JaxValue):
-        return ()
-    package, pin = f"nvidia-cudnn-cu{value.release.cuda_major}", space.cudnn_pin(value)
-    return (package + pin,) if pin != value.release.pins.get(package, "") else ()
+    found, limit = list[str](), cudnn_limit(space, value)
+    if isinstance(value, JaxValue):
+        package, pin = f"nvidia-cudnn-cu{value.release.cuda_major}", space.cudnn_pin(value)
+        found += [package + pin] if pin != value.release.pins.get(package, "") else []
+    return (*found, limit.requirement) if limit is not None and limit.last else tuple(found)
 
 
 def cudnn_limit(space: Space, value: Value) -> CudnnLimit | None:

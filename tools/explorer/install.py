@@ -89,11 +89,15 @@ def _library(compiled: Compiled, name: str, value: Value, major: str) -> str:
 
 
 def _kept(compiled: Compiled, gpus: Gpus, name: str) -> list[list[str]]:
-    """Return for each kind of GPU the limits on a framework's libraries, for each value of the framework."""
-    found = []
+    """Return for each kind of GPU the limits that it sets on libraries, for each value of the framework."""
+    found, values = [], compiled.base.values[name]
+    always = [limits_of(compiled.base, value) for value in values]
     for kind, _cpu in gpus.kinds:
         space = compiled.space(gpu=kind)
-        texts = [_words(limits_of(space, value)) for value in compiled.base.values[name]]
+        texts = [
+            _words(text for text in limits_of(space, value) if text not in own)
+            for value, own in zip(values, always, strict=True)
+        ]
         found.append(texts if any(texts) else [])
     return found
 

@@ -174,6 +174,7 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
         pins.append(f"tensorflow{extra}=={stack.tensorflow.version}")
     if stack.jax is not None:
         pins.append(f"jax[{stack.jax.extra}]=={stack.jax.version}")
+        pins += [line for line in stack.jax.limits if ">=" in line]  # the release's own, whatever the GPU
     if stack.cupy is not None:
         extra = "[ctk]" if "cuda" in wheels and stack.cupy.ctk else ""
         pins.append(f"{stack.cupy.package}{extra}=={stack.cupy.version}")
