@@ -102,11 +102,12 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
     problems = [text for text in facts.packages.problems if "dpkg was interrupted" not in text]
     broken = [text for text in problems if "must be reinstalled" in text]
     if broken:
+        names = " ".join(text.partition(" ")[0] for text in broken)
         yield Refusal(
             reference="GS-320",
             message="the package database is damaged: " + "; ".join(broken[:3]),
             note="an earlier installation was interrupted",
-            hint="repair it on the host, then run this command again: apt-get install --reinstall the packages named",
+            hint=f"apt-get install --reinstall --allow-change-held-packages {names}; then run this command again",
         )
     for place in ("/", "/usr", "/var"):
         disk = facts.disks.get(place)

@@ -98,11 +98,8 @@ def enabled(request: Dict[str, Any], off: Dict[str, Optional[str]]) -> Dict[str,
                     text = text.replace(block.group(0), on)
                     found[path] = text
     if missing:
-        raise failure.HostFailure(
-            "GS-446",
-            "this host has no repository {}".format(", ".join(sorted(missing))),
-            hint="on RHEL register it first: subscription-manager register; subscription-manager repos --enable …",
-        )
+        hint = "on RHEL register it first: subscription-manager register; subscription-manager repos --enable …"
+        raise failure.HostFailure("GS-446", "this host has no repository " + ", ".join(sorted(missing)), hint=hint)
     return found
 
 

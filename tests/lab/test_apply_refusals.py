@@ -3,8 +3,6 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from tests.lab.applying import apply
 from tests.lab.harm import packages_locked
 from tests.lab.moments import package_step
@@ -36,17 +34,6 @@ def test_wrong_and_missing_sudo_rights(lab, wishes):
     state = "".join(path.read_text(errors="replace") for path in (lab.folder / "state").rglob("*") if path.is_file())
     assert "lab-password" not in state
     assert "not-the-password" not in state
-
-
-@pytest.mark.parametrize(("fault", "where", "code"), [("503", "all", 6), ("404", "all", 6), ("wrong-key", "index", 5)])
-def test_a_mirror_that_is_down_or_lies(lab, wishes, fault, where, code):
-    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
-    before = packages(host)
-    broken = lab.repositories.with_fault(f"apply{fault.replace('-', '')}", fault, where)
-    done = apply(lab.folder, lab.inventory([host], {**wishes, "gpusetup_source": broken.base}))
-    assert done.code in {5, code}, done.out
-    assert done.hosts[host.name]["state"] == "refused"
-    assert packages(host) == before
 
 
 def test_apt_lock_held(lab, wishes):

@@ -180,6 +180,18 @@ def test_trouble_of_our_own_repositories_is_refused(tmp_path, line, address, ask
     assert [(item["level"], item["reference"]) for item in look.findings] == [told]
 
 
+@pytest.mark.parametrize("built", [True, False])
+def test_a_kernel_that_came_later_without_headers_is_refused_before_its_module_is_built(
+    look, debian, monkeypatch, built
+):
+    debian.installed["nvidia-dkms"] = "1"
+    monkeypatch.setattr(preview.Machine, "kernels", lambda _self: {"running": "6.1", "next": "6.2", "installed": []})
+    monkeypatch.setattr(preview.dkms, "missing", lambda *_words: None if built else "no nvidia module for kernel 6.2")
+    told = refusals(look("apt", ("nvidia-dkms", "1"), driver_version="1", driver_packages=["nvidia-dkms"]))
+    assert list(told) == ([] if built else ["GS-471"])
+    assert built or "the headers of kernel 6.2 are neither here" in told["GS-471"]
+
+
 PLAN = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 300 * _MB, "disk_bytes": 900 * _MB}  # fmt: skip
 
 

@@ -279,10 +279,11 @@ class Lifecycle:
         if known and not self.check:
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
+        installed = self._manager().installed()
+        if known and not self.check:
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
             self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
             self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
-        installed = self._manager().installed()
         if known:
             self._count_packages(installed)
         state = self.ledger.state

@@ -53,7 +53,9 @@ class PackageManager:
         """Return what dpkg or rpm lists; rpm skips damaged entries with a mere error, and a lost list is empty."""
         code, text, error = process.output(argv, self.env)
         if code or not text.strip() or "error:" in error:
-            raise HostFailure("GS-462", f"{argv[0]} does not answer: {error.strip() or 'it lists nothing'}")
+            dpkg = "cp /var/lib/dpkg/status-old /var/lib/dpkg/status (older ones: zcat /var/backups/dpkg.status.*.gz)"
+            hint = "rpm --rebuilddb" if argv[0] == "rpm" else dpkg
+            raise HostFailure("GS-462", f"{argv[0]} does not answer: {error.strip() or 'it lists nothing'}", hint=hint)
         return text
 
     def can_hold(self) -> bool:

@@ -91,11 +91,8 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
             exact.append(dict(wish, version=fitting[0]))
         else:
             near = packages.nearest(found, wish["version"])
-            missing.append(
-                "{} {} ({})".format(
-                    wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not available"
-                )
-            )
+            offer = "offered: " + ", ".join(near) if near else "not available"
+            missing.append("{name} {version} ({0})".format(offer, **wish))
     if missing and not optional:
         raise HostFailure(
             "GS-466", "the repositories do not have the requested packages", "; ".join(missing),

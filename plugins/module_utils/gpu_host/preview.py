@@ -12,6 +12,7 @@ from ..gpu_probe.packages import lock_holder
 from ..gpu_probe.packages import sources as known_sources
 from . import (
     desktops,
+    dkms,
     fetched,
     files,
     jobs,
@@ -299,9 +300,12 @@ class Preview:
             return
         plan = answer["transaction"] or {"install": {}, "upgrade": {}}
         arriving = list(plan["install"].items()) + [(name, new) for name, (_old, new) in plan["upgrade"].items()]
-        builds = any("dkms" in name for name, _version in arriving)
+        arrives = any("dkms" in name for name, _version in arriving)
+        here = any("dkms" in package["name"] for package in self.params["packages"])
         for kernel in self.machine.wanted_kernels(self.params["kernels"]):
             there = self.machine.has_headers(kernel)
+            # A kernel that came after the packages may lack its module.
+            builds = arrives or (here and dkms.missing(self.machine, dict(self.params, kernels=[kernel])) is not None)
             coming = any(
                 _HEADERS.match(name) and (kernel in name or packages.is_of_kernel(version.split(":")[-1], kernel))
                 for name, version in arriving

@@ -93,10 +93,8 @@ class Transaction:
         before = self.before = self._before(self.host.installed())
         damaged = self.host.repair(self._may_go)
         if damaged:
-            raise HostFailure(
-                "GS-454", "half-installed packages cannot be finished", _named(damaged),
-                hint="dpkg --configure -a; apt-get -f install",
-            )  # fmt: skip
+            hint = "apt-get install --reinstall --allow-change-held-packages " + " ".join(sorted(damaged))
+            raise HostFailure("GS-454", "half-installed packages cannot be finished", _named(damaged), hint=hint)
         installed = self.host.installed()
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
         self.units_before = self._units()
