@@ -12,16 +12,15 @@ import shutil
 import sys
 from pathlib import Path
 
-from gpusetup.doctor import catalogue as messages
-from gpusetup.doctor import references
-from gpusetup.verify import pages as checks
-from tools import units
+from gpusetup.doctor.catalogue import PAGES
+from gpusetup.doctor.references import PLACE
+from tools import check_pages, doctor_pages, units
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = {
-    "reference/messages": messages.pages,
-    references.PLACE: references.pages,
-    "reference/checks": checks.pages,
+    PAGES: doctor_pages.causes,
+    PLACE: doctor_pages.errors,
+    "reference/checks": check_pages.pages,
     "reference/services": units.pages,
 }
 

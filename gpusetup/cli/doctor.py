@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_hosts, options, output
 from gpusetup.cli.requests import is_project
+from gpusetup.doctor import text as texts
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
-from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.matrix.security import CVE, page, rows
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.doctor.logs import Log
-    from gpusetup.model.diagnosis import Finding
+    from gpusetup.model.diagnosis import Finding, NextStep
 
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
@@ -185,11 +185,11 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
-    from gpusetup.doctor.references import explained, nearest, page_of
+    from gpusetup.doctor.references import listed, nearest, page_of
     from gpusetup.doctor.text import reference_text
     from gpusetup.model.examined import DoctorReference
 
-    entry = explained(reference)
+    entry = listed().get(reference)
     if entry is None:
         near = nearest(reference)
         raise BadInputError(
@@ -284,12 +284,15 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
 
     It is healthy if its messages are routine, or if it is a log of a known kind without words of trouble.
     """
+    from gpusetup.doctor.next_steps import after_symptoms, next_steps
+
     shown = () if found else outside(log.text)
     clean = not found and (routine(shown) or (log.quiet and log.known))
     if clean or routine(shown):
         shown = ()
     code = Exit.DONE if found or clean or shown else Exit.BAD_INPUT
-    unknown = _not_known(log)
+    known = clean or shown or log.binary
+    steps = after_symptoms(found) if found else () if known else next_steps(log.end)
     if arguments.format == "json":
         from msgspec import UNSET
 
@@ -301,22 +304,24 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
             clean=clean,
             findings=found,
             outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
-            send=unknown if not (shown or found or clean) else UNSET,
+            next_steps=steps or UNSET,
+            send=_not_known(log) if not (shown or found or clean) else UNSET,
         )
         said = output.json_text(document)
     elif shown:
-        said = outside_text(shown)
+        said = texts.outside_text(shown)
     elif found or clean:
-        said = CLEAN if clean else output.painted(messages(found))
+        said = texts.CLEAN if clean else output.painted(texts.messages(found)) + texts.steps_text(steps)
     else:
-        said = unknown
+        said = _not_known(log, steps)
     output.write_answer(said, arguments.out)
     return code
 
 
-def _not_known(log: Log) -> str:
+def _not_known(log: Log, steps: tuple[NextStep, ...] = ()) -> str:
     if log.binary:
-        return NO_TEXT
-    if log.quiet and log.lines:
-        return NO_LINE_KNOWN
-    return NOT_RECOGNISED + (NO_WORD_OF_IT if log.text and not names_gpu(log.text) else "")
+        return texts.NO_TEXT
+    if log.quiet and log.lines and not steps:
+        return texts.NO_LINE_KNOWN
+    begin = texts.NO_WORD_OF_IT if log.text and not steps and not names_gpu(log.text) else ""
+    return texts.NOT_RECOGNISED + texts.steps_text(steps) + texts.TELL_US + begin

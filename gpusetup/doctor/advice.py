@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from gpusetup.doctor import builds
-from gpusetup.doctor.catalogue import catalogue, cuda_errors, errors_by_name, errors_by_number, meaning, sxid
+from gpusetup.doctor.catalogue import catalogue, cuda_errors, errors_by_name, errors_by_number, meaning, sxid, sxids
 from gpusetup.doctor.library_packages import soname_advice
 from gpusetup.doctor.package_advice import version_advice
 from gpusetup.doctor.scan import scan
@@ -165,21 +165,12 @@ def _xid(_: str, groups: Groups) -> list[str]:
     return lines
 
 
-_SXID_CLASS = {
-    "non-fatal": "not fatal",
-    "stalls": "not fatal to the fabric, but the traffic of that GPU stops",
-    "notable": "not fatal by itself",
-    "fatal": "fatal to the port's GPU",
-    "always-fatal": "fatal to the whole fabric",
-}
-
-
 def _sxid(_: str, groups: Groups) -> list[str]:
     lines = []
     for number in filter(str.isdigit, groups.get("sxid", "").split(", ")):
         if known := sxid(int(number)):
-            told = _SXID_CLASS[known.class_]
-            lines.append(f"SXid {number}: {known.text}. The vendor's class: {told}. To do: {known.action}.")
+            told = f"{known.text}. The vendor's class: {sxids().classes[known.class_]}"
+            lines.append(f"SXid {number}: {told}. To do: {known.action}.")
         else:
             lines.append(f"SXid {number} is not in the vendor's list: whether it is fatal is unknown.")
     return lines

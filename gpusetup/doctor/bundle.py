@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import re
 import tarfile
 import time
@@ -9,28 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.errors import BadInputError
 
-_LOGS = (
-    "/var/log/nvidia-installer.log",
-    "/var/log/fabricmanager.log",
-    "/var/log/apt/history.log",
-    "/etc/ld.so.conf",
-    "/etc/docker/daemon.json",
-    "/etc/nvidia-container-runtime/config.toml",
-    "/proc/driver/nvidia/version",
-    "/proc/driver/nvidia/params",
-    "/proc/cmdline",
-)
-_COMMANDS = (
-    ("nvidia-smi-q", ["nvidia-smi", "-q"], 20),
-    ("nvidia-smi-topo", ["nvidia-smi", "topo", "-m"], 20),
-    ("lspci", ["lspci", "-nnvk", "-d", "10de:"], 10),
-    ("dkms-status", ["dkms", "status"], 10),
-    ("ldconfig", ["ldconfig", "-p"], 10),
-    ("fabricmanager-journal", ["journalctl", "-u", "nvidia-fabricmanager", "-n", "300", "--no-pager"], 10),
-    ("toolkit-info", ["nvidia-container-cli", "info"], 10),
-)
+_TAKEN = json.loads(read_table("bundle.json"))
+"""Files, and commands with a name and a limit in seconds."""
 _ENVIRONMENT = re.compile(
     r"^(CUDA|NVIDIA|NCCL|TORCH|PYTORCH|TF_|XLA|JAX|CUPY|LD_|PATH$|VIRTUAL_ENV|CONDA_PREFIX|PYTHON)"
 )
@@ -55,7 +39,7 @@ def collect(
 ) -> dict[str, bytes]:
     """Return the archive's files by name: documents, logs, command output, GPU-related environment variables."""
     found = dict(documents)
-    for path in _LOGS:
+    for path in _TAKEN["logs"]:
         if text := files.read(path):
             found["files" + path] = text[-_TAIL:]
     for folder in ("/etc/ld.so.conf.d", "/etc/modprobe.d"):
@@ -65,7 +49,7 @@ def collect(
     for version in files.names("/var/lib/dkms/nvidia"):
         if text := files.read(f"/var/lib/dkms/nvidia/{version}/build/make.log"):
             found[f"files/var/lib/dkms/nvidia/{version}/build/make.log"] = text[-_TAIL:]
-    for label, argv, seconds in _COMMANDS:
+    for label, argv, seconds in _TAKEN["commands"]:
         told = files.run(f"bundle-{label}", argv, seconds)
         if told["rc"] is not None:
             found[f"commands/{label}.txt"] = (

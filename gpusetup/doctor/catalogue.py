@@ -111,13 +111,14 @@ def statuses() -> StatusFile:
 
 
 @cache
-def _sxids() -> dict[int, Sxid]:
-    return msgspec.json.decode(read_table("sxid.json"), type=SxidFile).sxids
+def sxids() -> SxidFile:
+    """Return the table of NVSwitch errors."""
+    return msgspec.json.decode(read_table("sxid.json"), type=SxidFile)
 
 
 def sxid(number: int) -> Sxid | None:
     """Return the vendor's entry for an NVSwitch error number."""
-    return _sxids().get(number)
+    return sxids().sxids.get(number)
 
 
 @cache
@@ -233,12 +234,6 @@ _KIND = {
 }
 
 
-def pages() -> dict[str, str]:
-    """Return every page by its file name, including the list of all pages."""
-    causes = sorted(catalogue().causes.values(), key=lambda cause: cause.id)
-    return {f"{cause.id}.md": _text(cause) for cause in causes} | {"README.md": "\n".join(_list(causes)) + "\n"}
-
-
 def explained() -> dict[str, Callable[[], str]]:
     """Return, for each cause id, a function that writes its page."""
     return {cause.id: partial(_text, cause) for cause in catalogue().causes.values()}
@@ -289,14 +284,3 @@ def _page(cause: Cause) -> Iterator[str]:
     yield from ("## Sources", "")
     for source in cause.sources:
         yield f"- {source}"
-
-
-def _list(causes: list[Cause]) -> Iterator[str]:
-    yield "# Messages and what they mean"
-    yield ""
-    yield "One page per cause that `gpusetup doctor` knows, written from its catalogue."
-    for area in dict.fromkeys(sorted(cause.area for cause in causes)):
-        yield from ("", f"## {area}", "")
-        for cause in causes:
-            if cause.area == area:
-                yield f"- [{cause.title}]({cause.id}.md)"

@@ -5,15 +5,15 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from shlex import quote
 
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.package_advice import package_fixes
 from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
 from gpusetup.versions import cuda_minor, nv
 
-WHEEL: dict[str, str] = json.loads(Path(__file__).with_name("data").joinpath("library_wheels.json").read_bytes())
+WHEEL: dict[str, str] = json.loads(read_table("library_wheels.json"))
 """Library name → wheel. The major version of the wheel is the number in its files' names."""
 _INSTALL = {"apt": "apt-get install", "dnf": "dnf install", "zypper": "zypper install"}
 _FORM = {"apt": "deb", "dnf": "rpm", "zypper": "rpm"}

@@ -111,6 +111,11 @@ class Log:
         """The whole log after reading it, if it is no longer than _WHOLE; else an empty string."""
         return self._kept.decode("utf-8", "replace") if len(self._kept) <= self._WHOLE else ""
 
+    @property
+    def end(self) -> str:
+        """The end of the log after reading it: all of it, if it is no longer than _WHOLE."""
+        return self._tail.decode("utf-8", "replace")
+
     def short(self) -> str:
         """Return the whole text if it is one short line, after inspecting it; else an empty string."""
         self._first = list(itertools.islice(self._pieces, 2))
@@ -135,7 +140,7 @@ class Log:
             self.empty = self.empty and not piece.strip()
             self.binary = self.binary or b"\0" in piece
             self.reference = self.reference or mentioned(both)
-            self._tail = piece[-16:]
+            self._tail = both[-self._WHOLE :]
             if len(self._kept) <= self._WHOLE:
                 self._kept += piece[: self._WHOLE + 1]
             yield piece

@@ -61,30 +61,35 @@ def names_gpu(text: str) -> bool:
 
 def outside(text: str) -> tuple[Shown, ...]:
     """Return the kinds of other trouble in a text; empty unless every line of trouble is of such a kind."""
-    lines = list(_messages(text))
-    troubled = [number for number, line in enumerate(lines) if TROUBLE.search(line.encode())]
-    if not troubled and len(lines) > FEW:
-        return ()
-    gpu = cache(names_gpu)
-    kind_of = cache(_kind)
     shown: dict[str, Shown] = {}
-    for number in troubled or range(len(lines)):
-        near = lines[max(0, number - _NEAR) : number + _NEAR + 1]
-        kind = kind_of(lines[number], any(map(gpu, near)))
+    for line, kind in judged(text):
+        said = plain(line).strip()
         if kind is not None:
-            shown.setdefault(kind.id, Shown(kind.id, kind.title, kind.advice, lines[number][:_LONGEST]))
-        elif troubled:
+            shown.setdefault(kind.id, Shown(kind.id, kind.title, kind.advice, said[:_LONGEST]))
+        elif TROUBLE.search(said.encode()):
             return ()
     return tuple(one for one in shown.values() if one.id not in ROUTINE) or tuple(shown.values())
 
 
+def judged(text: str) -> Iterator[tuple[str, Outside | None]]:
+    """Yield the lines of trouble, each with its kind if that is known; of a short text without any, all lines."""
+    lines = list(_messages(text))
+    said = [plain(line).strip() for line in lines]
+    troubled = [number for number, line in enumerate(said) if TROUBLE.search(line.encode())]
+    gpu = cache(names_gpu)
+    kind_of = cache(_kind)
+    for number in troubled or range(len(lines) if len(lines) <= FEW else 0):
+        near = said[max(0, number - _NEAR) : number + _NEAR + 1]
+        yield lines[number], kind_of(said[number], any(map(gpu, near)))
+
+
 def _messages(text: str) -> Iterator[str]:
-    """Yield the lines without log prefixes, and without a traceback's frames and lines of code."""
+    """Yield the lines, without a traceback's frames and lines of code."""
     frame = False
     for line in text.splitlines():
         after_frame, frame = frame, FRAME.match(line) is not None
         if not frame and not (after_frame and CODE.match(line)):
-            yield plain(line[:FAR]).strip()[:FAR]
+            yield line[:FAR]
 
 
 def routine(shown: tuple[Shown, ...]) -> bool:

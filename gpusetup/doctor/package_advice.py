@@ -1,5 +1,6 @@
 """Advice about the Python package in a message: its releases by torch, CUDA and Python, from the matrix."""
 
+import json
 import re
 from collections.abc import Iterable
 from shlex import quote
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.matrix.load import matrix
 from gpusetup.model.diagnosis import Fix
 from gpusetup.model.packages import PackageFile, PackageRelease, major_of_extra
@@ -15,15 +17,7 @@ from gpusetup.model.request import PACKAGES
 from gpusetup.resolve.naming import nearest
 from gpusetup.versions import nv
 
-_NAMES = {
-    "onnxruntime": "onnxruntime-gpu",
-    "nvvm": "numba-cuda",
-    "libnvvm": "numba-cuda",
-    "nvvmsupporterror": "numba-cuda",
-    "cudf": "cudf-cu12",
-    "cuml": "cuml-cu12",
-    "sgl-kernel": "sglang",
-}
+_NAMES: dict[str, str] = json.loads(read_table("package_names.json"))
 """Package names in messages → their names on PyPI."""
 _TAGS = re.compile(r"-(?:cp|py)(?P<major>\d)(?P<minor>\d+)-(?:(?:cp|py)\w+|none|abi3)-(?P<platform>[\w.]+)\.whl")
 _GLIBC = re.compile(r"manylinux_(\d+_\d+)")

@@ -5,7 +5,6 @@ Each new reference needs a title, meaning and fix in that file; a test compares 
 
 import difflib
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import msgspec
@@ -20,7 +19,8 @@ MENTIONED = re.compile(rb"\bGS-\d{3}\b")
 
 
 @cache
-def _catalogue() -> dict[str, Reference]:
+def listed() -> dict[str, Reference]:
+    """Return every reference by its number."""
     return msgspec.convert(references(), dict[str, Reference])
 
 
@@ -33,35 +33,14 @@ def reference_in(text: str) -> str:
 def mentioned(text: bytes) -> str:
     """Return the first known reference in a text, else an empty string."""
     names = (found[0].decode() for found in MENTIONED.finditer(text))
-    return next((name for name in names if name in _catalogue()), "")
-
-
-def explained(reference: str) -> Reference | None:
-    """Return the entry of a reference, or None if it does not exist."""
-    return _catalogue().get(reference)
+    return next((name for name in names if name in listed()), "")
 
 
 def nearest(reference: str) -> tuple[str, ...]:
     """Return up to three references that are close to a mistyped one."""
-    return tuple(difflib.get_close_matches(reference, _catalogue(), n=3, cutoff=0.8))
+    return tuple(difflib.get_close_matches(reference, listed(), n=3, cutoff=0.8))
 
 
 def page_of(reference: str) -> str:
     """Return the path of a reference's page in the built documentation."""
     return f"{PLACE}/{reference}.md"
-
-
-def pages() -> dict[str, str]:
-    """Return every page by its file name, including the list of all pages."""
-    found = {f"{reference}.md": "\n".join(_page(reference, entry)) for reference, entry in _catalogue().items()}
-    lines = ["# gpusetup's own messages", "", "`gpusetup doctor GS-324` prints a page.", ""]
-    lines += [f"- [{reference}]({reference}.md): {entry.title}" for reference, entry in _catalogue().items()]
-    found["README.md"] = "\n".join(lines) + "\n"
-    return found
-
-
-def _page(reference: str, entry: Reference) -> Iterator[str]:
-    yield f"# {reference}: {entry.title}"
-    if entry.meaning:
-        yield from ("", entry.meaning)
-    yield from ("", f"What helps: {entry.fix}", "")

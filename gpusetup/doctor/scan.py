@@ -1,5 +1,6 @@
 """Find known messages in a text: one pass for literal parts, regular expressions only around them."""
 
+import json
 import re
 from array import array
 from bisect import bisect_right
@@ -9,7 +10,7 @@ from functools import cache, partial
 from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, cast
 
-from gpusetup.doctor.catalogue import catalogue, meaning
+from gpusetup.doctor.catalogue import catalogue, meaning, read_table
 from gpusetup.doctor.patterns import FAR, FEW, Expression, Place
 
 AMD = re.compile(
@@ -138,12 +139,7 @@ STAMP = re.compile(
     re.VERBOSE,
 )
 ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-COPIED = {
-    "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\N{NO-BREAK SPACE}": " ",
-    r"\u2018": "'", r"\u2019": "'", r"\'": "'", r'\\\"': '"', r'\"': '"', r"\u003c": "<", r"\u003e": ">",
-    r"\u0026": "&", "&#39;": "'", "&#x27;": "'", "&quot;": '"', "&#34;": '"', "&nbsp;": " ", "&lt;": "<", "&gt;": ">",
-    "&amp;": "&", "\uff1a": ": ", "\uff0c": ", ",
-}  # fmt: skip
+COPIED: dict[str, str] = json.loads(read_table("copied.json"))
 """What web pages, word processors, JSON and Python's repr make of letters of a message."""
 _LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.items()]
 _COPIES = {copied[:1]: [pair for pair in _LETTERS if pair[0][:1] == copied[:1]] for copied, _ in _LETTERS}

@@ -2,10 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 from gpusetup.components import judge
 from gpusetup.doctor import builds
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.findings import asked, current, findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
 from gpusetup.doctor.scan import scan
@@ -14,8 +14,8 @@ from gpusetup.model.facts_machine import Gpu
 from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
 
-_WHY_NOT_LOADED = frozenset(json.loads(Path(__file__).with_name("data").joinpath("not_loaded.json").read_bytes()))
-"""Causes that keep the module from loading."""
+_WHY_NOT_LOADED, _BY_PROGRAMS, _STILL_MATTER, _EXPLAIN_SILENCE = json.loads(read_table("machine_causes.json")).values()
+"""Causes by what they mean for a machine, as the file's names say."""
 
 
 def present(look: Look) -> Outcome:
@@ -196,17 +196,6 @@ def same_version(look: Look) -> Outcome:
             shown.append(f"module on disk: {driver.module}")
         return cause("nvml-version-mismatch", "the packages moved on under the loaded module", *shown)
     return fine(f"module and libraries are both {look.loaded}")
-
-
-_BY_PROGRAMS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45", "xid-68", "xid-69", "xid-94"})
-_STILL_MATTER = frozenset(
-    {"ecc-uncorrectable", "gsp-timeout", "nvlink-uncorrectable", "sxid-fatal"}
-    | {f"xid-{number}" for number in (48, 62, 64, 74, 95, 110, 140, 143)}
-    | {"xid-nvlink5"}
-)
-_EXPLAIN_SILENCE = frozenset(
-    {"gpu-fallen-off-bus", "gpu-lost", "rm-init-failed", "pci-bar-not-assigned", "probe-failed"}
-)
 
 
 _JETSON_DEVICES = ("/dev/nvgpu", "/dev/nvhost", "/dev/nvidia")

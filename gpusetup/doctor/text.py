@@ -2,19 +2,19 @@
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.other_trouble import Shown
 from gpusetup.doctor.references import page_of
 from gpusetup.model import visible
-from gpusetup.model.diagnosis import Diagnosis, Finding, Recovered, Recovery, Reference
+from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
 
-_UNKNOWN = json.loads(Path(__file__).with_name("data").joinpath("unknown.json").read_bytes())
-CLEAN, NOT_RECOGNISED, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT = ("\n".join([*text, ""]) for text in _UNKNOWN.values())
+_TEXTS = ("\n".join([*text, ""]) for text in json.loads(read_table("unknown.json")).values())
+CLEAN, NOT_RECOGNISED, TELL_US, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT = _TEXTS
 
 
 def _wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
@@ -72,6 +72,16 @@ def outside_text(shown: Iterable[Shown]) -> str:
     for one in shown:
         lines += ["", *_wrapped(f"{one.title} [{one.id}]", rest="  "), *_wrapped(one.line, "  | ")]
         lines += _wrapped(one.advice, "  ")
+    return "\n".join(lines) + "\n"
+
+
+def steps_text(steps: Sequence[NextStep]) -> str:
+    """Return the commands that get more about a text whose cause is not known; empty without any."""
+    if not steps:
+        return ""
+    lines = ["", *_wrapped(f"It names {steps[0].program}. Give the doctor the line that shows the cause:")]
+    for step in steps:
+        lines += [*_wrapped(step.text, "  "), f"       $ {visible(step.command)}"]
     return "\n".join(lines) + "\n"
 
 

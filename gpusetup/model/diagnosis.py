@@ -206,6 +206,25 @@ class OutsideFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     kinds: tuple[Outside, ...]
 
 
+class NextStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command whose output has more about a text in which no cause is known, and what it gets."""
+
+    program: str = ""
+    text: str
+    command: str
+
+
+class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program of the stack, how to recognise its lines, and where it says more."""
+
+    name: str
+    regex: str
+    names: dict[str, str] = {}
+    """A word of the commands → the expression whose group is what to put there."""
+    steps: tuple[NextStep, ...]
+    sources: tuple[str, ...]
+
+
 class Companion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A package that is compiled against PyTorch, and its extension modules."""
 
@@ -288,6 +307,7 @@ class SxidFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: Literal["gpusetup/sxid/1"]
     date: str
     sources: tuple[str, ...]
+    classes: dict[str, str]
     sxids: dict[int, Sxid]
 
 

@@ -17,12 +17,6 @@ LEVEL_TEXTS = {
 }
 
 
-def pages() -> dict[str, str]:
-    """Return every page by file name."""
-    found = {f"{level}.md": level_page(level) for level in LEVELS}
-    return found | {"README.md": index()} | {f"{name}.md": write() for name, write in TABLES.items()}
-
-
 def explained() -> dict[str, Callable[[], str]]:
     """Return what `--explain` takes: the names of checks, levels and tables, with a function that returns the page."""
     found: dict[str, Callable[[], str]] = {check.id: partial(page, check) for check in checks()}
@@ -56,30 +50,6 @@ def page(check: Check) -> str:
         lines += ["", "Floors and sources: [expectations](expectations.md)."]
     elif check.id == "kernel.xid":
         lines += ["", "Numbers, meanings and sources: [the Xid catalogue](xid.md)."]
-    return "\n".join(lines) + "\n"
-
-
-def index() -> str:
-    """Return the page that lists all checks."""
-    lines = [
-        "# Checks",
-        "",
-        "What `gpusetup verify` looks at. Each level includes those before it. A check that could not run is skipped",
-        "with the reason, never passed; `unsupported` means that this machine has no such part.",
-        "",
-    ]
-    for level in LEVELS:
-        lines += [
-            f"## {level}",
-            "",
-            f"{LEVEL_TEXTS[level][:1].upper()}{LEVEL_TEXTS[level][1:]}.",
-            "",
-            "| check | what it proves |",
-            "|---|---|",
-        ]
-        lines += [f"| [`{check.id}`]({level}.md) | {check.title} |" for check in checks() if check.level == level]
-        lines.append("")
-    lines += ["Figures that are judged, and why: [expectations](expectations.md). Xid numbers: [catalogue](xid.md)."]
     return "\n".join(lines) + "\n"
 
 

@@ -69,9 +69,7 @@ def test_nothing_is_loaded_from_elsewhere(pages, site):
 
 def test_every_place_that_the_program_names_is_a_page(site):
     named = [finding_of(cause).page for cause in catalogue().causes.values()]
-    named += [
-        references.page_of(reference.removesuffix(".md")) for reference in references.pages() if "GS-" in reference
-    ]
+    named += [references.page_of(reference) for reference in references.listed()]
     named += [f"reference/commands/{name.replace(' ', '-')}.md" for name in COMMANDS]
     assert len(named) > 500
     assert [page for page in named if not (site / page).with_suffix(".html").is_file()] == []

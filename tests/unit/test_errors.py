@@ -44,7 +44,7 @@ def test_a_document_says_what_is_known_and_always_path_and_hint():
 
 
 def test_an_error_without_a_hint_has_what_helps_with_its_reference():
-    assert BadInputError("GS-113", "x").hint == references.explained("GS-113").fix
+    assert BadInputError("GS-113", "x").hint == references.listed()["GS-113"].fix
     assert BadInputError("GS-113", "x", hint="y").hint == "y"
 
 

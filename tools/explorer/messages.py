@@ -16,8 +16,7 @@ from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_n
 from gpusetup.doctor.findings import recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
 from gpusetup.doctor.patterns import FEW, PREFIX, TYPED, Expression
-from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
-from gpusetup.doctor.references import pages as reference_pages
+from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, listed
 from gpusetup.doctor.scan import ESCAPES, STAMP
 from gpusetup.doctor.text import needs
 from gpusetup.recovery.table import known as xid
@@ -53,7 +52,7 @@ def messages() -> dict[str, Any]:
         "gpu": script(other_trouble.GPU), "frame": script(other_trouble.FRAME), "code": script(other_trouble.CODE),
         "trouble": script(re.compile(other_trouble.TROUBLE.pattern.decode(), re.IGNORECASE)),
         "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
-        "references": {name: entry.title for page in reference_pages() if (entry := explained(name := page[:-3]))},
+        "references": {name: entry.title for name, entry in listed().items()},
         "pages": PAGES, "errors": PLACE,
     }  # fmt: skip
 

@@ -13,6 +13,7 @@ from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, statuses,
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.matrix.load import matrix
 from gpusetup.recovery.table import known as xid
+from tests.unit.doctor.score import WORDINGS
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
@@ -154,18 +155,7 @@ def test_what_only_looks_like_a_name_is_nothing():
         assert diagnose_text(text) == (), text
 
 
-@pytest.mark.parametrize(
-    ("line", "cause", "told"),
-    [
-        ("SXid (PCI:0000:84:00.0): 22013, Data {0x0}", "sxid-nonfatal", "can be ignored"),
-        ("SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "sxid-fatal", "port's GPU"),
-        ("SXid (PCI:0000:84:00.0): 23001, Severity 1", "sxid-fatal", "whole fabric"),
-        ("SXid (PCI:0000:84:00.0): 12028, Data {0x1}", "sxid-fatal", "stops"),
-        ("SXid (PCI:0000:84:00.0): 31337, Data {0x1}", "sxid-unknown", "unknown"),
-        ("SXid (PCI:0000:84:00.0): 31337, Fatal, Link 1", "sxid-fatal", "unknown"),
-        ("SXid 31337", "sxid-unknown", "unknown"),
-    ],
-)
+@pytest.mark.parametrize(("line", "cause", "told"), WORDINGS["of NVSwitch"])
 def test_nvswitch_errors_have_the_class_that_the_vendor_gives_them(line, cause, told):
     (found,) = diagnose_text(line)
     assert found.cause == cause

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli.main import main
+from tests.unit.doctor.score import WORDINGS
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 HEALTHY = HOSTS / "ubuntu24.04-h200-keep" / "root"
@@ -100,17 +101,7 @@ def test_what_is_piped_in_without_text_is_named_with_its_option():
     assert "--text -" not in command("doctor", stdin=subprocess.DEVNULL).stderr
 
 
-@pytest.mark.parametrize(
-    ("message", "cause", "words"),
-    [
-        ("torch.cuda.is_available() returns False", "torch-cannot-use-cuda", "gpusetup doctor"),
-        ("NCCL WARN Cuda failure 'peer access is not supported between these devices'", "peer-access", "NCCL_P2P_DISABLE=1"),
-        (
-            "RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.", "no-kernel-image",
-            "--query-gpu=compute_cap",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "cause", "words"), WORDINGS["as people paste"])
 def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, capsys):
     assert main(["doctor", message]) == 0
     said = capsys.readouterr().out

@@ -97,16 +97,10 @@ def test_the_loader_cache():
     assert parse(b"nonsense") == {}
 
 
-def test_exit_codes_and_json(capsys):
-    assert main(["doctor", "--root", str(HEALTHY)]) == 0
-    assert main(["doctor", "--root", str(HOSTS / "ubuntu22.04-a100-mismatch" / "root")]) == 8
-    assert main(["doctor", "no such message at all"]) == 3
-    capsys.readouterr()
+def test_a_sick_host_ends_with_8_and_its_cause(capsys):
     assert main(["doctor", "--format", "json", "--root", str(HOSTS / "ubuntu22.04-a100-mismatch" / "root")]) == 8
     document = json.loads(capsys.readouterr().out)
     assert document["hosts"]["localhost"]["cause"]["cause"] == "nvml-version-mismatch"
-    assert main(["doctor", "--format", "json", "Xid 79"]) == 0
-    assert json.loads(capsys.readouterr().out)["findings"][0]["cause"] == "gpu-fallen-off-bus"
 
 
 def test_what_does_not_go_together(capsys, tmp_path):

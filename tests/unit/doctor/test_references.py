@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.doctor.references import explained, nearest, pages, reference_in
-from tests.unit.doctor.score import score
+from gpusetup.doctor.references import nearest, reference_in
+from tools import doctor_pages
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,11 +80,11 @@ def test_the_json_of_a_reference_has_its_page(doctor):
 
 
 def test_every_reference_has_its_page_and_the_list_names_all():
-    written = pages()
+    written = doctor_pages.errors()
     assert {f"{reference}.md" for reference in used()} == set(written) - {"README.md"}
     for reference in used():
         assert f"({reference}.md)" in written["README.md"]
-        assert explained(reference).title in written[f"{reference}.md"]
+        assert listed()[reference]["title"] in written[f"{reference}.md"]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("gs-325x", "")])
@@ -98,8 +98,3 @@ def test_a_clean_log_is_healthy_and_one_with_an_error_that_nobody_knows_is_not(d
     clean = "using device cuda:0\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n"
     assert doctor(0, "--text", "-", given=clean).startswith("healthy")
     assert doctor(3, "--text", "-", given=f"{clean}frobnication failed: 42\n").startswith("not recognised")
-
-
-def test_the_open_messages_stay_named():
-    found = score("public_open")
-    assert found.right >= 44, found.missed
