@@ -168,7 +168,7 @@ def _comments(data: UserData) -> str:
         "3. wait for other package operations, apply the stack with the distribution's package manager, verify it",
         *(kept if config.keep_driver else ()),
         *_after(config),
-        "Follow it: gpusetup cloud-init status --wait",
+        "Follow it: /opt/gpusetup-controller/bin/gpusetup cloud-init status --wait",
         "Its log: /var/log/gpusetup-bootstrap.log, journalctl -u gpusetup-bootstrap",
     ]
     return "".join(map(_comment, lines))

@@ -122,6 +122,8 @@ def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
         html = arguments.format == "html"
         return applied_html(applied, datetime.now(timezone.utc)) if html else output.painted(applied_text(applied))
 
+    if arguments.out:
+        output.say(applied_text(applied))
     output.answer(arguments.format, applied, text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
@@ -238,7 +240,7 @@ def _checks(outcome: HostOutcome) -> list[str]:
         skipped = [check.id for check in outcome.checks if check.verdict in {"skip", "unsupported"}]
         if skipped:
             why = " (the GPU is simulated)" if outcome.simulated else ""
-            lines += _wrap(f"could not be checked{why}: {', '.join(skipped)}")
+            lines += _wrap(f"not judged{why}: {', '.join(skipped) if len(skipped) <= 8 else f'{len(skipped)} checks'}")
     elif outcome.verified:
         lines += _wrap(f"verified: {outcome.verified}")
     return lines
@@ -267,7 +269,7 @@ def applied_html(applied: Applied, made: datetime) -> str:
 
     return to_html(
         Report(
-            title=f"What was done to {counted(len(applied.hosts), 'host')}",
+            title=f"Changes on {counted(len(applied.hosts), 'host')}",
             started=stamp(made),
             seconds=round(sum(applied.seconds.values()), 1),
             program=f"gpusetup {__version__}",
@@ -292,7 +294,10 @@ def _report(name: str, outcome: HostOutcome) -> HostReport:
 
 
 def _problem(outcome: HostOutcome) -> str:
-    told = [f"{item.message} [{item.reference}]. {item.hint}".strip() for item in outcome.refusals]
+    told = [
+        "\n".join(filter(None, (f"{item.message} [{item.reference}]", item.note, item.hint)))
+        for item in outcome.refusals
+    ]
     if outcome.failure is not None:
         failure = outcome.failure
         reference = f" [{failure.reference}]" if failure.reference else ""
@@ -304,7 +309,7 @@ def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
     yield "machine", stack_line(outcome.stack) if outcome.stack is not None else ""
     yield "before", outcome.now
     for action in outcome.actions:
-        yield action.kind, f"{action.what}: {action.why}"
+        yield action.kind, f"{action.what}; because {action.why}"
     yield "removed", ", ".join(outcome.removals)
     yield "held", ", ".join(outcome.holds)
     yield "reboot", outcome.reboot_why if outcome.reboot else ""
@@ -312,4 +317,5 @@ def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
     yield "verified", outcome.verified
     for text in outcome.warnings:
         yield "note", text
-    yield "time", ", ".join(f"{role} {seconds:.1f} s" for role, seconds in outcome.phases.items())
+    spent = (f"{role[4:]} {seconds:.1f} s" for role, seconds in outcome.phases.items() if role.startswith("gpu_"))
+    yield "time", ", ".join(spent)

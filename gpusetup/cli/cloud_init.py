@@ -1,11 +1,10 @@
 r"""Write user-data for a new machine that installs and verifies its GPU stack unattended.
 
-Needs a bundle that the machine can fetch, because gpusetup is not on PyPI:
-  gpusetup bundle --controller-only --out gpusetup-bundle    then serve that folder
+First make a bundle and serve its folder: gpusetup bundle --controller-only --out gpusetup-bundle
 
 examples:
-  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 > user-data \
-      --source https://files.example/gpu --manifest gpusetup-bundle/manifest.json
+  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out user-data \
+      --source https://files.example/gpusetup-bundle --manifest gpusetup-bundle/manifest.json
   gpusetup cloud-init … --format shell > user-data.sh    for clouds that take only a script
   gpusetup cloud-init … --join mine.yaml > user-data     beside your own user-data
 """
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_requirements(parser)
     options.add_request(parser)
-    where = parser.add_argument_group("gpusetup itself")
+    where = parser.add_argument_group("where the machine gets gpusetup")
     where.add_argument("--source", metavar="URL", help="URL of the served bundle folder")
     where.add_argument("--manifest", metavar="FILE", help="that bundle's manifest.json, whose digest is pinned")
     what = parser.add_argument_group("stack")
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep-driver", action=argparse.BooleanOptionalAction,
         help="keep a working driver of the image if it fits; default: when no driver is requested",
     )  # fmt: skip
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("on the machine")
     how.add_argument("--reboots", type=int, default=2, metavar="N", help="maximum number; default: %(default)s")
     how.add_argument(
         "--stage", choices=("image",), help="make an image: install what needs no GPU, clean up; copies verify"
@@ -66,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--token-file", metavar="FILE", help="with --callback: its bearer token; readable in the user-data"
     )
-    shape = parser.add_argument_group("shape")
+    shape = parser.add_argument_group("user-data")
     shape.add_argument(
         "--format", choices=("cloud-config", "shell", "mime", "json"), default=None,
         help="default: cloud-config, with --join mime; json: the user-data in a document",
@@ -85,7 +84,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-701",
             "the machine has no source for gpusetup",
             context=f"{'--manifest' if arguments.source else '--source'} is missing",
-            note="gpusetup is not on a public index, where others could register its name",
+            note="the machine installs gpusetup from a bundle that you serve; gpusetup is not on PyPI",
         )
     data = _data(arguments)
     shape = arguments.format if arguments.format not in (None, "json") else ""

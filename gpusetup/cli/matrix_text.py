@@ -72,10 +72,10 @@ def _torch(matrix: Matrix) -> list[dict[str, str]]:
 
 def _footer(matrix: Matrix) -> str:
     return (
-        f"matrix of {matrix.date}; tables: tensorflow, jax, cupy, cuda, cudnn, nccl, driver, os, python, vgpu,\n"
-        f"gpu ({len(matrix.gpus.gpus)} of them)\n"
-        "ask:  gpusetup matrix 'torch==2.6.*' --gpu v100     gpusetup matrix --driver 535.154.05\n"
-        "      gpusetup resolve torch --gpu h100             gpusetup why-not cuda=13.1 --gpu v100\n"
+        f"matrix of {matrix.date}; tables: tensorflow, jax, cupy, cuda, cudnn, nccl, driver,\n"
+        f"os, python, vgpu, gpu ({len(matrix.gpus.gpus)} of them), mig, instances, variants, cve, eol\n"
+        "ask:  gpusetup matrix --driver 535.154.05  gpusetup resolve torch --gpu h100\n"
+        "      gpusetup matrix torch --gpu v100     gpusetup why-not cuda=13.1 --gpu v100\n"
     )
 
 

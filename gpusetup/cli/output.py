@@ -101,6 +101,7 @@ def write_answer(text: str, out: str | None) -> None:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
         ) from error
+    say(f"written to {out}")
 
 
 def size_text(size: int | None) -> str:

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", metavar="SIZES", default="", help="show the batches that `apply --batch SIZES` would make"
     )
     parser.add_argument(
-        "--verbose", "-v", action="store_true", help="list every host, and the reasons for each component"
+        "--verbose", "-v", action="store_true", help="list every host, the holds, and the reasons for each component"
     )
     options.add_output(parser, formats=("text", "json", "html"))
 
@@ -77,6 +77,8 @@ def run(arguments: argparse.Namespace) -> Exit:
             return plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
         return output.painted(plan_text(plan, rows, verbose=arguments.verbose))
 
+    if arguments.out:
+        output.say(summary(plan))
     output.answer(arguments.format, plan, text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 
@@ -187,7 +189,7 @@ def _host(host: HostPlan, *, verbose: bool = False) -> str:
         lines += output.wrapped(f"{number:>2} {action.kind:<10} {action.what}", "  ", " " * 16)
         lines += output.wrapped(f"because {action.why}", " " * 16, " " * 16)
     if host.state == "change":
-        lines += _facts(host)
+        lines += _facts(host, verbose=verbose)
     for text in host.warnings:
         lines += output.wrapped(f"note     {text}")
     if verbose:
@@ -196,7 +198,7 @@ def _host(host: HostPlan, *, verbose: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _facts(host: HostPlan) -> list[str]:
+def _facts(host: HostPlan, *, verbose: bool) -> list[str]:
     reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
     lines = output.wrapped(f"reboot   {reboot}")
     lines += output.wrapped(f"away     {downtime_text(host)}")
@@ -205,7 +207,7 @@ def _facts(host: HostPlan) -> list[str]:
     if host.work:
         lines += output.wrapped(f"runs     {work_text(host)}")
     lines += output.wrapped(f"removes  {', '.join(host.removals) or 'nothing'}")
-    if host.holds:
+    if host.holds and verbose:
         lines += output.wrapped(f"holds    {', '.join(host.holds)}")
     lines.append(f"  download {download_text(host)}")
     return lines
@@ -214,7 +216,7 @@ def _facts(host: HostPlan) -> list[str]:
 _MEASURED = {
     "host": "from earlier changes of this host",
     "fleet": "from changes of other hosts",
-    "bench": "measured in a lab, without downloads and firmware: no change on record here is like it",
+    "bench": "measured in a lab, without downloads and firmware; no similar change is on record here",
 }
 
 

@@ -140,7 +140,8 @@ def _text(history: History) -> str:
         for past in host.applies:
             verdict = (past.verified.verdict if past.verified is not None else "") or "not verified"
             mark = "now" if past.id == host.current else "   "
-            lines.append(f"  {mark} {past.id}  {verdict:<12}  {past.stack or 'by the roles without gpusetup'}")
+            told = f"{mark} {past.id}  {verdict:<12}  {past.stack or 'by the roles without gpusetup'}"
+            lines += output.wrapped(told, rest=" " * 44)
         for refusal in host.refusals:
             lines += refusal_lines(refusal)
     return "\n".join(lines) + "\n"

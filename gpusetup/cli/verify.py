@@ -1,9 +1,10 @@
 """Prove on the GPU that the stack works. Each check shows what it measured, expected and allows.
 
-Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; under
-two minutes), stress (the minutes you ask for). gpusetup changes nothing and stops no process. Without INVENTORY: this
-machine. Exit code 8 when a check failed.
+Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; 12 s
+on one H200), stress (--minutes). gpusetup changes nothing and stops no process. Without INVENTORY: this machine. Exit
+code 8 when a check failed.
 
+examples:
   gpusetup verify inventory.ini --observations run.json --sign ~/.ssh/id_ed25519       keeps signed evidence
   gpusetup verify --evidence run.json --signers allowed_signers                         judges it anywhere
 """
@@ -137,17 +138,18 @@ def verified(arguments: argparse.Namespace) -> Exit:
     if arguments.quarantine == "slurm-job":
         return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
     from gpusetup.report.formats import render
+    from gpusetup.report.model import counted
     from gpusetup.verify import baseline as kept
 
     before = kept.load(Path(arguments.baseline)) if arguments.baseline else None
     report, away = _verified(arguments, before)
     if acting:
         verify_quarantine.act(arguments, report)
+    for host in report.hosts if arguments.out is not None else ():  # standard error: the answer goes into a file
+        output.say(f"{host.name}: {host.verdict} ({counted(host) if host.results else host.problem})")
     output.write_answer(
         render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
     )
-    if arguments.out is not None:
-        _tell(report, arguments.out)
     if arguments.textfile:
         write_textfile(Path(arguments.textfile), report, arguments.inventory)
     if arguments.baseline and before is not None:
@@ -393,15 +395,6 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
     if kept != before.hosts:
         before.hosts.update(kept)
         save(Path(arguments.baseline), before)
-
-
-def _tell(report: Report, path: str) -> None:
-    """Print a line per host on standard error: the answer went into a file."""
-    from gpusetup.report.model import counted
-
-    for host in report.hosts:
-        output.say(f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"))
-    output.say(f"written to {path}")
 
 
 def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:

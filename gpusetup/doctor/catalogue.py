@@ -260,7 +260,7 @@ def _page(cause: Cause) -> Iterator[str]:
         if status.cause == cause.id != "cuda-error"
     ]
     if texts or numbers or names or cause.xids:
-        yield from ("", "## Messages", "", "The doctor searches further after one of:", "")
+        yield from ("", "## Messages", "", "The doctor recognises the cause by one of:", "")
         for text in dict.fromkeys(texts):
             yield f"    {text}"
         for error in numbers:

@@ -327,6 +327,9 @@ def _authorized(settings: Settings) -> dict[str, str | bytes]:
     return {"Authorization": f"Bearer {token}".encode()}
 
 
+_WRITE = "on the collector: gpusetup fleet token DIR HOST --out FILE; copy FILE there, mode 0600"
+
+
 def _secret(path: Path, what: str) -> str:
     try:
         if path.stat().st_mode & 0o077:
@@ -334,7 +337,7 @@ def _secret(path: Path, what: str) -> str:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(
-            "GS-968", f"{what} cannot be read: {error}", path=str(path), hint="gpusetup fleet token writes tokens"
+            "GS-968", f"{what} cannot be read: {getattr(error, 'strerror', error)}", path=str(path), hint=_WRITE
         ) from error
     if not text.isprintable():
         raise BadInputError("GS-968", f"{what} is not one line", path=str(path), hint="write it again")

@@ -151,7 +151,9 @@ def metrics(state: FleetState, offers: dict[str, Offer], counted: dict[str, int]
             "Serial of the offer in force.",
             (({"class": kind}, float(offer.serial)) for kind, offer in sorted(offers.items())),
         ),
-        *metric("gpusetup_fleet_silent_hosts", "Hosts that said nothing for two hours.", [({}, len(_silent(state)))]),
+        *metric(
+            "gpusetup_fleet_silent_hosts", "Hosts without a report in the last two hours.", [({}, len(_silent(state)))]
+        ),
         *metric("gpusetup_fleet_last_report_timestamp_seconds", "When the newest report of a host came.", heard),
         *metric(
             "gpusetup_collector_answers_total",

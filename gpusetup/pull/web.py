@@ -253,14 +253,12 @@ async def _drain(request: Request) -> None:
                 pass
 
 
-def _unlinked(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
 def _own_file(path: Path) -> bytes | None:
     """Return the content of a file; None if it does not exist or is a link, which could point anywhere."""
     try:
-        with open(path, "rb", opener=_unlinked) as opened:
+        with open(
+            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        ) as opened:
             return opened.read()
     except (FileNotFoundError, IsADirectoryError):
         return None

@@ -204,16 +204,12 @@ def _numbers(results: list[tuple[str, Result]], field: str) -> Iterable[Sample]:
 def metric(name: str, text: str, samples: Iterable[Sample], kind: str = "gauge") -> list[str]:
     """Return the lines of a metric, or none without samples."""
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-    rows = [f"{name}{{{_labels(labels)}}} {value:.10g}" for labels, value in samples]
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+    rows = []
+    for labels, value in samples:
+        told = ",".join(f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
+        rows.append(f"{name}{{{told}}} {value:.10g}")
     return lines + rows if rows else []
-
-
-def _labels(labels: dict[str, str]) -> str:
-    return ",".join(f'{key}="{_escape(value)}"' for key, value in labels.items())
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 MANY = 20
@@ -330,7 +326,8 @@ def _idle(console: Console, results: list[Result]) -> None:
         reasons.setdefault(result.text, []).append(result.id)
     console.print(Text("  not judged:"))
     for reason, names in reasons.items():
-        console.print(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 4)))
+        told = ", ".join(names) if len(names) <= 8 else f"{len(names)} checks"
+        console.print(Padding(Text(f"{told}: {reason}", style="dim"), (0, 0, 0, 4)))
 
 
 def _together(hosts: tuple[HostReport, ...]) -> tuple[HostReport, ...]:

@@ -34,11 +34,6 @@ def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields
     return _environment().get_template(f"{name}.html.j2").render(title=title, meta=meta, **fields)
 
 
-def _finalized(value: Any) -> Any:
-    """Make hidden characters in plain text visible; leave HTML unchanged."""
-    return visible(value, "\n\t") if type(value) is str else value
-
-
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -46,7 +41,7 @@ def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
-        finalize=_finalized,
+        finalize=lambda value: visible(value, "\n\t") if type(value) is str else value,  # leaves HTML unchanged
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

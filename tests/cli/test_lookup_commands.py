@@ -102,9 +102,9 @@ def test_every_line_of_a_csv_has_every_column():
 )  # fmt: skip
 def test_out_writes_the_answer_to_a_file_in_a_folder_that_it_makes(argv, tmp_path):
     file = tmp_path / "new" / "below" / "answer"
-    code, out, _ = run([*argv.split(), "--out", str(file)])
-    assert (out, {run([*argv.split(), *more])[1] for more in ((), ("--out", "-"))}) == ("", {file.read_text()})
-    assert code in (0, 4)
+    code, out, err = run([*argv.split(), "--out", str(file)])
+    assert (out, f"written to {file}\n" in err, code in (0, 4)) == ("", True, True)
+    assert {run([*argv.split(), *more])[1] for more in ((), ("--out", "-"))} == {file.read_text()}
 
 
 def test_why_a_version_that_is_not_chosen():

@@ -85,7 +85,7 @@ def test_the_page_of_apply_tells_what_was_done_and_what_failed():
     hosts = {"gpu0": done, "gpu7": DEAD, "gpu8": HostOutcome(state="unchanged", verified="passed yesterday")}
     applied = Applied(ok=False, run="1", log="l", seconds={"facts": 1.5}, matrix=STAMP, hosts=hosts)
     page = applied_html(applied, datetime(2026, 1, 2, tzinfo=timezone.utc))
-    for words in ("driver 580.95.05: it &lt;fits&gt;", "no answer", "passed yesterday", "driver.version"):
+    for words in ("driver 580.95.05; because it &lt;fits&gt;", "no answer", "passed yesterday", "driver.version"):
         assert words in page
     assert page.count('<span class="verdict fail">') == 2, "in the table and above its own part"
     unchanged = page.partition('<h2 id="host-3">')[2]
