@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from gpusetup.cli.output import terminal_columns
 from gpusetup.errors import Exit
 
-_UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
+_UNKNOWN = r"(?s)unrecognized arguments: (.*)"
 _GPU = (
     r"(?<![^\0])(--gpu[\0=])((?:\d{1,2}\0?(?:[x\u00d7*]\0?)?)?(?:(?:[rg]tx(?:\0pro)?|gt)\0\d{3,4}(?:\0ti)?|[^\0-][^\0]*)"
     r"(?:\0[x\u00d7*]\0?\d{1,2}(?![^\0]))?)"
@@ -193,7 +193,7 @@ class Parser(argparse.ArgumentParser):
         """Print the error with a suggestion, and exit."""
         from gpusetup.components.parsing import without_logins
 
-        unknown = _UNKNOWN.fullmatch(message)
+        unknown = re.fullmatch(_UNKNOWN, message)
         told = self._about_unknown(unknown[1].split()) if unknown is not None else message
         print(f"{self.prog}: error: {without_logins(told)}", file=sys.stderr)
         print(f"`{self.prog} --help` lists its arguments", file=sys.stderr)

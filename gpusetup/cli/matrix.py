@@ -30,19 +30,23 @@ from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.record import MatrixFile
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.domains import parsed
-from gpusetup.resolve.naming import alone
+from gpusetup.resolve.naming import alone, unknown_driver
 from gpusetup.resolve.requests import joined_words, parse_requirements
 
 _TABLES = {
-    "gpu": ("gpus", "gpu"),
-    "mig": ("mig",),
-    "os": ("os",),
-    "vgpu": ("vgpu", "grid"),
-    "cve": ("cve",),
-    "instances": ("instances?",),
-    "variants": ("variants?",),
+    "gpu": "gpu",
+    "gpus": "gpu",
+    "mig": "mig",
+    "os": "os",
+    "vgpu": "vgpu",
+    "grid": "vgpu",
+    "cve": "cve",
+    "instance": "instances",
+    "instances": "instances",
+    "variant": "variants",
+    "variants": "variants",
 }
-"""Tables that need no resolver → patterns of the words that name them."""
+"""Words that name a table which needs no resolver → the table."""
 _WISHES = ("REQ", "--gpu", "--on", "--os", "--arch", "--driver", "--python", "--from", "--native", "--forward")
 _ALSO_REQUIREMENTS = ("driver", "python")
 """Such tables that a requirement names."""
@@ -131,13 +135,11 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _table(arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the table that the words name, and its filter; both are empty if the resolver finds the rows."""
     words = joined_words(arguments.requirements)
-    first = words[0].lower() if words else ""
-    for name, spellings in _TABLES.items():
-        head = next((word for word in spellings if re.fullmatch(rf"{word}(?![a-z-]).*", first)), "")
-        if head:
-            said = " ".join(arguments.requirements)
-            arguments.requirements = []
-            return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
+    head = re.findall("^[a-z-]*", words[0].lower())[0] if words else ""
+    if head in _TABLES:
+        said = " ".join(arguments.requirements)
+        arguments.requirements = []
+        return _TABLES[head], re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
     wishes = parse_requirements(words)
     if len(wishes) > 1 and Requirement(component="driver") in wishes:
         return "driver", ""  # the drivers that the other requirements run on
@@ -157,8 +159,6 @@ def _of_host(request: Request, arguments: argparse.Namespace) -> Request:
 
 
 def _warnings(request: Request, matrix: Matrix) -> list[str]:
-    from gpusetup.resolve.answer import unknown_driver
-
     about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
     exact = (alone(wish, matrix) for wish in request.requirements)
     return [text for text in (age_warning(matrix), about_driver, *exact) if text]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.supply.server import Tls, WebServer
 
 ARCHES = ("x86_64", "aarch64")
-_NEEDS = re.compile(r"with ((?:--[a-z-]+(?: stress)?(?:, | or )?)+): ")
+_NEEDS = r"with ((?:--[a-z-]+(?: stress)?(?:, | or )?)+): "
 """The start of an option's help that says beside which other options alone it has an effect."""
 _REACH = (
     "--limit", "--forks", "--user", "--private-key",
@@ -74,7 +74,7 @@ def refuse_idle(arguments: argparse.Namespace, parser: Parser) -> None:
     given += ["-- ARGS"] if getattr(arguments, "ansible_arguments", ()) else []
     words = {*given, f"--level {getattr(arguments, 'level', '')}"}
     for name in given:
-        told = _NEEDS.match(known[name].help or "") if name in known else None
+        told = re.match(_NEEDS, known[name].help or "") if name in known else None
         needed = re.split(", | or ", told[1]) if told else []
         if needed and not words & set(needed):
             raise BadInputError(

@@ -13,11 +13,11 @@ from typing import IO, Any, Literal
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 
 _NARROW = 60
-_COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) ")
+_COMMAND = r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) "
 """Marks a line as a command to copy, which is never wrapped."""
-_GRAVE = re.compile(r"\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b", re.MULTILINE)
+_GRAVE = r"(?m)\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b"
 """The words that `painted` colours."""
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_COLOUR = "\x1b\\[[0-9;]*m"
 """Belongs on a terminal, not in a file."""
 
 
@@ -96,7 +96,7 @@ def write_answer(text: str, out: str | None) -> None:
         return
     try:
         os.makedirs(os.path.dirname(out) or ".", exist_ok=True)  # noqa: PTH103, PTH120 - importing pathlib slows lookups
-        _write_whole(out, _COLOUR.sub("", text))
+        _write_whole(out, re.sub(_COLOUR, "", text))
     except OSError as error:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
@@ -147,7 +147,7 @@ def _narrowed(text: str) -> str:
     lines: list[str] = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
-        command = _COMMAND.search(line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
+        command = re.search(_COMMAND, line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
         lines += (
             [line]
             if command or len(line) <= width
@@ -213,7 +213,7 @@ def painted(text: str) -> str:
     """Return a text with its grave words coloured, if standard output shows colours."""
     if not coloured(sys.stdout):
         return text
-    return _GRAVE.sub(lambda match: f"\x1b[{'33' if match[0] == 'WARN' else '1;31'}m{match[0]}\x1b[0m", text)
+    return re.sub(_GRAVE, lambda match: f"\x1b[{'33' if match[0] == 'WARN' else '1;31'}m{match[0]}\x1b[0m", text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:

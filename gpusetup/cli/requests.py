@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.rollout.options import Wishes
 
 _OLD_AFTER_DAYS = 90
-_PROJECTS = re.compile(
+_PROJECTS = (
     r"(.*/)?(pyproject|pylock[^/]*)\.toml|.*\.lock|.*(requirements|constraints)[^/]*(/[^/]*)?\.(txt|in)"
     r"|.*environment[^/]*\.ya?ml"
 )
@@ -79,7 +79,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
 
 def is_project(name: str) -> bool:
     """Return whether a file's name is a project file's, and not that of an inventory, a log or facts."""
-    return _PROJECTS.fullmatch("/".join(name.rsplit("/", 2)[-2:])) is not None
+    return re.fullmatch(_PROJECTS, "/".join(name.rsplit("/", 2)[-2:])) is not None
 
 
 def take_project(arguments: argparse.Namespace, matrix: Matrix) -> None:

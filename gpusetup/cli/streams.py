@@ -9,7 +9,6 @@ import codecs
 import errno
 import io
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,6 +88,7 @@ def end_with_reader() -> None:
 @contextmanager
 def terminated_is_interrupted() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C: stop cleanly and report each host's state; nohup keeps its meaning."""
+    import signal
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

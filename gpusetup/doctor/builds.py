@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import ArchCode, TensorflowRelease, TorchBuild
-    from gpusetup.model.stack import Relation
+    from gpusetup.model.request import Relation
 
 
 @cache

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[ _-]?|(?=\d+\.))([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")
-_LETTERS_DIGITS = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
+_LETTERS_DIGITS = r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])"
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
 _TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
-_UNITS = re.compile(r"[0-9]*gb")
-_AROUND = re.compile(r"(?i)\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gx\b|\bnvl\d+\b|\(nvgpu\)")
+_UNITS = r"[0-9]*gb"
+_AROUND = r"(?i)\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gx\b|\bnvl\d+\b|\(nvgpu\)"
 """What a name has besides the product's: its MIG slice, its cooling, the system that it is in."""
-_VGPU = re.compile(r"\b(?:grid|vgpu)\b|-\d+[abcq]\b", re.IGNORECASE)
+_VGPU = r"(?i)\b(?:grid|vgpu)\b|-\d+[abcq]\b"
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
@@ -119,13 +119,13 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     exact = [gpu for gpu in gpus if wanted in {_normal(name) for name in (gpu.name, *gpu.aliases)}]
     if exact:
         return exact
-    if not any(_TELLS_A_PRODUCT.fullmatch(token) and not _UNITS.fullmatch(token) for token in _tokens(text)):
+    if not any(_TELLS_A_PRODUCT.fullmatch(token) and not re.fullmatch(_UNITS, token) for token in _tokens(text)):
         return []  # `gb`, `ti` or `3` alone are parts of many names and identify no product
-    for tokens in (_tokens(text), _tokens(_LETTERS_DIGITS.sub(" ", text.lower()))):
+    for tokens in (_tokens(text), _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
         found = [gpu for gpu in gpus if any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
         if tokens and found:
             return found
-    product = _AROUND.sub("", text)
+    product = re.sub(_AROUND, "", text)
     return _matches(gpus, product) if product != text else []
 
 
@@ -159,7 +159,7 @@ def _instead(matrix: Matrix, text: str) -> str:
     for row in matrix.driver.architectures:
         if row.name.lower() == text.lower():
             return f"{row.name} is an architecture: --gpu sm_{row.capabilities[0].replace('.', '')}. "
-    whole = _VGPU.sub("", text).strip()
+    whole = re.sub(_VGPU, "", text).strip()
     if whole != text and _matches(matrix.gpus.gpus, whole):
         return f"a vGPU goes by its GPU: --gpu '{whole}'; `gpusetup matrix vgpu` lists its guest's drivers. "
     return ""

@@ -8,7 +8,7 @@ import os
 from functools import cached_property
 from importlib import import_module
 from os.path import abspath, basename, dirname, exists, isdir, join
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -98,7 +98,7 @@ class Matrix:
     mig: tables.MigFile
     monitoring: tables.MonitoringFile
     rdma: tables.RdmaFile
-    security: tables.SecurityFile
+    security: release.SecurityFile
     instances: tables.InstancesFile
 
     def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
@@ -108,6 +108,8 @@ class Matrix:
         self.overlay = overlay
         self._examined = examined
         self._packages: dict[str, packages.PackageFile] = {}
+        self.known: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+        """The resolver's cache across requests: masks and pairs, with the values that they were computed from."""
 
     @staticmethod
     def _files(folder: str | Path) -> Iterator[bool]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.tables import Bulletin
+    from gpusetup.model.release import Bulletin
 
 CVE = re.compile(r"CVE-\d{4}-\d{4,}", re.IGNORECASE)
 _UPDATE = {

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.platforms import OsFile, OsRelease, VgpuCloud
 
-_TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
-_CODENAME = re.compile(r"\(([a-z]+)\)$")
+_WORD = r"[a-z]+|\d+(?:\.\d+)*"
+_CODENAME = r"\(([a-z]+)\)$"
 _SILENT = frozenset({"cuda", "enterprise", "gnu", "hat", "linux", "lts", "release", "server", "sp", "stream", "v"})
 """Words that do not distinguish one distribution from another."""
 
@@ -78,11 +78,11 @@ def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:
 
 def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
     """Yield the systems that match a code name, or a family with a number."""
-    tokens = _TOKEN.findall(text.partition("(")[0])
+    tokens = re.findall(_WORD, text.partition("(")[0])
     words = [token for token in tokens if token[0].isalpha() and token not in _SILENT]
     numbers = [token for token in tokens if token[0].isdigit()]
     for system in known.systems:
-        codename = _CODENAME.search(system.name)
+        codename = re.search(_CODENAME, system.name)
         if codename is not None and codename[1] in words:  # `noble`, `ubuntu noble`
             yield system
     families = {known.said_as.get(word, word) for word in words}

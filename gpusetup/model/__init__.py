@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import unicodedata
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import DecodeError, Meta, Struct
@@ -39,6 +38,8 @@ def visible(text: str, but: str = "") -> str:
     """Return a text with control and text-direction characters, except those in `but`, as code points."""
     if text.isprintable():
         return text
+    import unicodedata
+
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return "".join(
         f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text

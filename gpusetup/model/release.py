@@ -1,4 +1,4 @@
-"""Matrix records of releases: drivers, CUDA, libraries, frameworks, compatibility packages; one file Struct each."""
+"""Matrix records of releases and their vulnerabilities; one file Struct per component."""
 
 # No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Annotated, Literal
@@ -313,3 +313,23 @@ class ForwardFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=T
     """forward_compat.json."""
 
     packages: tuple[CompatPackage, ...]
+
+
+Secured = Literal["driver", "cuda", "container-toolkit", "dcgm", "dcgm-exporter"]
+
+
+class Bulletin(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Vulnerabilities of a component that the same releases fix: one part of an NVIDIA bulletin."""
+
+    component: Secured
+    date: str
+    cves: dict[str, float]
+    """CVE → CVSS base score."""
+    fixed: dict[str, Version]
+    """Driver branch → its first fixed release; for other components "" → the first fixed release."""
+
+
+class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """security.json."""
+
+    bulletins: tuple[Bulletin, ...]

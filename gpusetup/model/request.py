@@ -9,6 +9,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from gpusetup.model import whole
 
 ModuleFlavour = Literal["open", "proprietary"]
+Relation = Literal["native", "backward", "minor-version", "forward"]
+"""How a CUDA runtime runs on a driver."""
 
 
 class _Names(Struct, frozen=True, forbid_unknown_fields=True):

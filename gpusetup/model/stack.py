@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.request import BUILT_FOR, COMPONENTS, PACKAGES, ModuleFlavour, Request, Requirement
+from gpusetup.model.request import BUILT_FOR, COMPONENTS, PACKAGES, ModuleFlavour, Relation, Request, Requirement
 
 Way = Literal["apply", "pip", "uv", "conda", "docker"]
 
@@ -27,9 +27,6 @@ class Install(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the lines of one way."""
         lines: tuple[str, ...] = getattr(self, way)
         return lines
-
-
-Relation = Literal["native", "backward", "minor-version", "forward"]
 
 
 class MatrixStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

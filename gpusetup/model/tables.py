@@ -1,4 +1,4 @@
-"""Smaller matrix tables: GPU figures, images, kernels, wheels, MIG, RDMA, exporters, vulnerabilities, instances."""
+"""Smaller matrix tables: GPU figures, images, kernels, wheels, MIG, RDMA, exporters, instances."""
 
 # No `from __future__ import annotations` here: msgspec would compile every annotation again at each start.
 from typing import Literal, NamedTuple
@@ -211,26 +211,6 @@ class MonitoringFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_field
     cuda: tuple[CudaOfDcgm, ...]
     dcgm: DcgmPackages
     exporters: tuple[ExporterPackages, ...]
-
-
-Secured = Literal["driver", "cuda", "container-toolkit", "dcgm", "dcgm-exporter"]
-
-
-class Bulletin(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Vulnerabilities of a component that the same releases fix: one part of an NVIDIA bulletin."""
-
-    component: Secured
-    date: str
-    cves: dict[str, float]
-    """CVE → CVSS base score."""
-    fixed: dict[str, Version]
-    """Driver branch → its first fixed release; for other components "" → the first fixed release."""
-
-
-class SecurityFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """security.json."""
-
-    bulletins: tuple[Bulletin, ...]
 
 
 class Instance(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,10 +10,9 @@ from typing import Any, cast
 import msgspec
 
 from gpusetup.matrix.gpus import GpuKind
-from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.packages import major_of_extra
-from gpusetup.model.request import PACKAGES, Request
+from gpusetup.model.request import PACKAGES, Relation, Request
 from gpusetup.model.stack import (
     CudaChoice,
     CupyChoice,
@@ -22,7 +21,6 @@ from gpusetup.model.stack import (
     LibraryChoice,
     PackageChoice,
     PythonChoice,
-    Relation,
     Stack,
     TensorflowChoice,
     TorchChoice,
@@ -40,10 +38,9 @@ from gpusetup.resolve.domains import (
     TensorflowValue,
     TorchValue,
     Value,
-    branch_of,
 )
 from gpusetup.resolve.hardware import code_of, limits_of, nccl_runs, uncovered_libraries
-from gpusetup.resolve.naming import alone, label, only_module
+from gpusetup.resolve.naming import alone, label, only_module, unknown_driver
 from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.packages import extra_majors, lowest_made, package_relation
 from gpusetup.resolve.preferences import best
@@ -216,16 +213,6 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     found += python_warnings(space, solution)
     found += filter(None, (alone(wish, space.matrix) for wish in space.request.requirements))
     return tuple(dict.fromkeys(found))
-
-
-def unknown_driver(version: str, matrix: Matrix) -> str:
-    """Return a warning about a driver that the matrix does not know, else an empty string."""
-    branch = branch_of(matrix, version)
-    if branch is None or any(version == item.version for item in matrix.driver.versions):
-        return ""
-    own = nv(version).major
-    nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
-    return f"driver {version} is not in the matrix{nearest}; its branch decides"
 
 
 def _driver_warnings(space: Space, value: DriverValue) -> Iterator[str]:

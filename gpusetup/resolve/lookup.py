@@ -27,7 +27,6 @@ from gpusetup.resolve.domains import (
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import cite
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.reasons import conflict as conflict_of
 from gpusetup.resolve.search import bits, minimal_conflict
 from gpusetup.resolve.space import Space
 from gpusetup.versions import nv
@@ -64,12 +63,14 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     if because:
         rows[0]["because"] = because
     if not rows:
-        conflict = conflict_of(space, minimal_conflict(space.problem()))
+        from gpusetup.resolve.reasons import conflict
+
+        told = conflict(space, minimal_conflict(space.problem()))
         raise NoStackError(
             "GS-211",
             "nothing in the matrix matches",
-            document={"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": conflict, "suggestions": []},
-            note="\n  ".join(f"- {item['text']}" for item in conflict),
+            document={"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": told, "suggestions": []},
+            note="\n  ".join(f"- {item['text']}" for item in told),
             hint="`gpusetup resolve` with the same arguments suggests a change that works",
         )
     return rows

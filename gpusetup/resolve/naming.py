@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import PACKAGES
-from gpusetup.resolve.domains import TorchValue, Value, parsed
+from gpusetup.resolve.domains import TorchValue, Value, branch_of, parsed
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -103,6 +103,16 @@ def alone(wish: Requirement, matrix: Matrix) -> str:
         return ""
     zeros = ".0" * (2 - number.count("."))
     return f"{wish} is {number}{zeros} alone, as for pip; {wish.component}={number} is any {number}"
+
+
+def unknown_driver(version: str, matrix: Matrix) -> str:
+    """Return a warning about a driver that the matrix does not know, else an empty string."""
+    branch = branch_of(matrix, version)
+    if branch is None or any(version == item.version for item in matrix.driver.versions):
+        return ""
+    own = nv(version).major
+    nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
+    return f"driver {version} is not in the matrix{nearest}; its branch decides"
 
 
 def typed(request: Request) -> str:

@@ -10,8 +10,7 @@ from packaging.version import InvalidVersion, Version
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.packages import PackageFile, major_of_extra
-from gpusetup.model.request import PACKAGES, Request, Requirement
-from gpusetup.model.stack import Relation
+from gpusetup.model.request import PACKAGES, Relation, Request, Requirement
 from gpusetup.resolve import domains, rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, Value, parsed
 from gpusetup.resolve.space import Space

@@ -28,28 +28,28 @@ _REQUIREMENT = re.compile(
 _ABSURD = re.compile(r"[0-9]{10,}")
 _VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
 _PARTS = re.compile(r"[\s,]*((?:\[[^\]\s]*\]|[^\s,])+)")
-_PACKAGE_RELEASE = re.compile(r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$")
+_PACKAGE_RELEASE = r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$"
 """What apt and dnf put behind a version: 2.26.2-1+cuda12.8."""
 _NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
 _NAME_AND_NUMBER = re.compile(
     r"([A-Za-z]+(?:[-_][A-Za-z]+)*)-?([0-9]+(?:\.[0-9]+)*(?:\+cu[0-9]{2,3}(?![\w.]))?)(?:-[\w.+-]+\.whl)?"
 )
-_AROUND = re.compile(r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]")
+_AROUND = r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]"
 """What a package's name has around the word that distinguishes it."""
-_IMAGE = re.compile(r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+")
+_IMAGE = r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+"
 _COUNTED = re.compile(
     r"(?P<n>[1-9]\d?)\s*(?:[x\u00d7*]\s*|\s)(?=[a-z])(?P<name>.+)|(?P<named>.+?)\s*(?:(?<=[\d\s])[x\u00d7*]|:)\s*(?P<count>[1-9]\d?)",
     re.IGNORECASE,
 )
 """Several GPUs of one kind: 8xh100, 2*a100, h100 x 8, h100:8."""
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
-_OF_PYTHON = re.compile(r"={1,3}\s*(?:python|py|cp)?3(?:\.?([0-9]{1,2}))?")
+_OF_PYTHON = r"={1,3}\s*(?:python|py|cp)?3(?:\.?([0-9]{1,2}))?"
 """A Python as programs call it: python3.11, cp311, py3."""
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
-_CUDA_MAJOR = re.compile(r"cu1[0-9]")
+_CUDA_MAJOR = r"cu1[0-9]"
 _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
 _NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
-_SERIES_OF = re.compile(r"==(\d+\.\d+)(?:\.[\d*]+)*$")
+_SERIES_OF = r"==(\d+\.\d+)(?:\.[\d*]+)*$"
 _SERIES = 2
 """After one `=`, a version with fewer dots than this is a prefix: torch=2.6 is torch==2.6.*."""
 
@@ -67,8 +67,8 @@ def _component(name: str, text: str) -> str:
 
     cores: dict[str, list[str]] = {}
     for item in (*COMPONENTS, *SAID_AS):
-        cores.setdefault(_AROUND.sub("", item), []).append(item)
-    core = _AROUND.sub("", lowered)
+        cores.setdefault(re.sub(_AROUND, "", item), []).append(item)
+    core = re.sub(_AROUND, "", lowered)
     near = difflib.get_close_matches(core, cores, n=_MOST_NAMED, cutoff=0.6)
     close = [
         item for own in dict.fromkeys((*near, *(own for own in cores if own.startswith(core)))) for item in cores[own]
@@ -121,7 +121,7 @@ def _package_of_vendor(text: str) -> str:
         if match is None:
             continue
         groups = {"series": None, "major": None, **match.groupdict()}
-        release = _PACKAGE_RELEASE.search(specifier)
+        release = re.search(_PACKAGE_RELEASE, specifier)
         if release is not None:
             specifier, groups["major"] = specifier[: release.start()], release[1] or groups["major"]
         if (library := groups.get("library")) and specifier:
@@ -173,7 +173,7 @@ def parse_requirement(text: str) -> Requirement:
     match = _REQUIREMENT.fullmatch(_plain_spelling(text))
     if match is None:
         hint = "give a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'"
-        if _IMAGE.fullmatch(text):
+        if re.fullmatch(_IMAGE, text):
             cuda = re.search(r"cuda[-:]?(\d+\.\d+)", text)
             hint = "a container image includes its CUDA; the driver that its host needs: "
             hint += f"gpusetup matrix cuda{f'=={cuda[1]}.*' if cuda else ''}"
@@ -182,12 +182,12 @@ def parse_requirement(text: str) -> Requirement:
         raise BadInputError("GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}", hint=hint)
     component = _component(match["name"], text)
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
-    if component == "python" and (one := _OF_PYTHON.fullmatch(specifier)):
+    if component == "python" and (one := re.fullmatch(_OF_PYTHON, specifier)):
         specifier = f"==3.{one[1] or '*'}"
     build = _VARIANT.search(specifier)
     if build is not None:
         variant = build[1].lower()
-        if component != "torch" and not (component in BUILT_FOR and _CUDA_MAJOR.fullmatch(variant)):
+        if component != "torch" and not (component in BUILT_FOR and re.fullmatch(_CUDA_MAJOR, variant)):
             what = f"there is no {component} " + (f"for CUDA {variant[2:]}" if component in BUILT_FOR else variant)
             raise BadInputError("GS-112", what, path=f"REQ {text!r}", hint=f"write {component}, without {variant}")
         specifier = specifier[: build.start()] + specifier[build.end() :]
@@ -206,7 +206,7 @@ def parse_requirement(text: str) -> Requirement:
 
 def with_toolkit(first: Requirement, specifier: str) -> Requirement | None:
     """Add a second toolkit to a CUDA requirement; return None when both specifiers constrain the same toolkit."""
-    minors = [_SERIES_OF.fullmatch(text) for text in (first.specifier, *first.beside, specifier)]
+    minors = [re.fullmatch(_SERIES_OF, text) for text in (first.specifier, *first.beside, specifier)]
     numbers = [match[1] for match in minors if match]
     if len(numbers) != len(minors) or len(set(numbers)) != len(numbers):
         return None

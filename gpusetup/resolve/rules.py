@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import ArchCode, CudnnSupport
-    from gpusetup.model.stack import Relation
+    from gpusetup.model.request import Relation
     from gpusetup.resolve.domains import DriverValue
 
 CudaNeed = tuple[str, int, str]

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.platforms import OsRelease
-from gpusetup.model.request import Request
-from gpusetup.model.stack import Relation
+from gpusetup.model.request import Relation, Request
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import (
     PYTHONS,
@@ -27,14 +25,12 @@ from gpusetup.versions import nv
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
-_KNOWN: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Any, Any]]] = WeakKeyDictionary()
-"""A cache across requests: masks and pairs, with the values that they were computed from."""
 _MOST_KNOWN = 1500
 
 
 def _memoised(matrix: Matrix, name: tuple[Any, ...], work_out: Callable[[], Any], values: Any) -> Any:
     """Return the cached result or compute it; the name contains ids of objects, so the cache keeps those alive."""
-    known = _KNOWN.setdefault(matrix, {})
+    known = matrix.known
     found = known.pop(name, None) or (work_out(), values)
     known[name] = found  # the most recently used entry is last
     if len(known) > _MOST_KNOWN:
