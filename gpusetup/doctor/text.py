@@ -79,7 +79,7 @@ def steps_text(steps: Sequence[NextStep]) -> str:
     """Return the commands that get more about a text whose cause is not known; empty without any."""
     if not steps:
         return ""
-    lines = ["", *_wrapped(f"It names {steps[0].program}. Give the doctor the line that shows the cause:")]
+    lines = ["", *_wrapped(f"The text names {steps[0].program}. Give the doctor the line that shows the cause:")]
     for step in steps:
         lines += [*_wrapped(step.text, "  "), f"       $ {visible(step.command)}"]
     return "\n".join(lines) + "\n"
