@@ -161,7 +161,7 @@ def _outcome(
         state=state,
         pending=(pending,) if pending else (),
         ours=ours,
-        saved=told.get("saved") or {},
+        saved={**(host.data.get("gpu_packages", {}).get("saved") or {}), **(told.get("saved") or {})},
         kept=tuple(told.get("kept") or ()),
         left_over=convert(told["left_over"], PackageChanges),
         **common,
@@ -211,7 +211,7 @@ def _block(name: str, host: HostRemoval) -> str:
     for path, place in sorted(host.saved.items()):
         lines += wrapped(f"saved    {path} was changed after gpusetup wrote it; that version is {place}")
     for path in host.kept:
-        lines += wrapped(f"kept     {path} holds nothing of gpusetup any more and stays")
+        lines += wrapped(f"kept     {path} is no longer as gpusetup left it and stays")
     for text in host.warnings:
         lines += wrapped(f"warning  {text}")
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):

@@ -86,6 +86,7 @@ class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edited: bool = False
     """Somebody else changed it between two writes of gpusetup, so `original` is out of date."""
     now: str | UnsetType | None = UNSET
+    mode_now: int | None = None
     hint: str = ""
     """The command that writes it again, if no apply does."""
 
@@ -96,7 +97,6 @@ class RecordedService(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool = False
     was_enabled: bool = False
     was_active: bool = False
-    link: str = ""
 
 
 class RecordedPython(Struct, frozen=True, kw_only=True, omit_defaults=True):

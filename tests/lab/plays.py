@@ -14,13 +14,11 @@ from tests.lab.host import Host
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.process import run
 from tests.lab.repository.build import Repositories
+from tests.stored import stored
 
 ROOT = Path(__file__).resolve().parents[2]
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
-_COUNTING_SSH = """#!/bin/sh
-echo "$*" >>"$(dirname "$0")/operations"
-exec ssh "$@"
-"""
+_COUNTING_SSH = stored("plays_counting_ssh.txt")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,7 @@ from tests.stored import stored
 
 _HEADER = stored("runfile_header.txt")
 _INSTALLER = stored("runfile_installer.txt")
-_UNINSTALLER = """#!/bin/sh
-[ "$1" = --silent ] || exit 1
-version=$(cat /var/lib/nvidia-version)
-dkms remove -m nvidia -v "$version" --all >/var/log/nvidia-uninstall.log 2>&1
-rm -rf "/usr/src/nvidia-$version"
-while read -r path; do rm -f "$path"; done </var/lib/nvidia-files
-rm -f /var/lib/nvidia-files /var/lib/nvidia-version /usr/bin/nvidia-uninstall
-ldconfig
-"""
+_UNINSTALLER = stored("runfile_uninstaller.txt")
 
 
 def write(path: Path, version: str) -> Path:

@@ -7,15 +7,10 @@ import pytest
 from tests.lab.applying import apply, gpusetup
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import loaded, packages
+from tests.stored import stored
 
 PASSWORD = "/var/lib/gpusetup/mok-password"
-UNINSTALLER = """#!/bin/sh
-# As NVIDIA's: it takes away what it has in its list, and leaves the blacklist and its own log.
-[ -e /root/uninstaller-fails ] && { echo "ERROR: Unable to uninstall" >&2; exit 1; }
-echo "uninstalled, arguments: $*" >/var/log/nvidia-uninstall.log
-dpkg-query -W libcuda1 >>/var/log/nvidia-uninstall.log 2>&1
-rm -f /usr/bin/nvidia-smi /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03 /usr/bin/nvidia-uninstall
-"""
+UNINSTALLER = stored("apply_origins_uninstaller.txt")
 LEFT = "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
 
 

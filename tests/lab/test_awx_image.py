@@ -18,15 +18,11 @@ from tests.lab.bootstrapping import serve_bundle
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
 from tests.simulated_fleet import SimulatedFleet
+from tests.stored import stored
 
 BASE = "localhost/gpusetup-test-base:latest"
 PYTHON = "/opt/python/bin/python3"
-DNF = """#!/bin/sh
-case "$*" in "clean all") exit 0 ;; *install*) ;; *) exit 0 ;; esac
-words=
-for word; do case $word in install | -*) ;; *) words="$words $word" ;; esac; done
-[ -z "$words" ] || exec apt-get install -y -qq --no-install-recommends $words
-"""
+DNF = stored("awx_image_dnf.txt")
 NEEDED = (
     "ansible-core>=2.16,<2.20", "ansible-runner>=2.4,<3", "bindep", "pyyaml", "packaging", "dumb-init==1.2.5", "pip", "setuptools",
     "wheel",

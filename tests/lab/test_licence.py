@@ -6,25 +6,16 @@ import pytest
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below
+from tests.stored import stored
 
-GRIDD = """#!/bin/sh
-# Grants a licence for a token that says `good`, as long as it runs.
-grep -qs good /etc/nvidia/ClientConfigToken/*.tok && touch /run/licensed || echo 'stand-in: the server refused'
-exec sleep infinity
-"""
+GRIDD = stored("licence_gridd.txt")
 UNIT = """[Service]
 ExecStartPre=/bin/rm -f /run/licensed
 ExecStart=/usr/local/sbin/stand-in-gridd
 [Install]
 WantedBy=multi-user.target
 """
-SMI = """#!/bin/sh
-if [ "$*" = -q ]; then
-  [ -e /run/licensed ] && echo '        License Status : Licensed (Expiry: 2027-1-1 0:0:0 GMT)' || echo '        License Status : Unlicensed'
-  exit 0
-fi
-exec /usr/bin/nvidia-smi "$@"
-"""
+SMI = stored("licence_smi.txt")
 CONF = "# of the site\nServerAddress=old.example.org\nFeatureType=0\n"
 PLACES = ("/etc/nvidia",)
 

@@ -16,27 +16,9 @@ from tests.stored import stored
 
 _CTK = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-ctk"
 _CONTAINERD = Path(__file__).with_name("stand_in_containerd.py")
-_DOCKERD = """#!/bin/sh
-# Its version is in a file; since 23 it judges settings.
-version=$(cat "$STAND_IN_ROOT/docker-version" 2>/dev/null || echo 20.10.24)
-case "$*" in
---version) echo "Docker version $version, build 1" ;;
---help) [ "${version%%.*}" -lt 23 ] || echo "      --validate   Validate daemon configuration and exit" ;;
-*--validate*) ! grep -q refused "${2#--config-file=}" || { echo "unable to configure the Docker daemon" >&2; exit 1; } ;;
-esac
-"""
-_DOCKER = """#!/bin/sh
-case "$1" in
-ps) cat "$STAND_IN_ROOT/containers" 2>/dev/null; [ ! -e "$STAND_IN_ROOT/deaf" ] ;;
-info) cat "$STAND_IN_ROOT/knows" 2>/dev/null || echo "runc nvidia " ;;
-esac
-"""
-_CTR = """#!/bin/sh
-case "$*" in
-*namespaces*) echo moby; echo k8s.io ;;
-*k8s.io*) cat "$STAND_IN_ROOT/containers" 2>/dev/null; true ;;
-esac
-"""
+_DOCKERD = stored("container_host_dockerd.txt")
+_DOCKER = stored("container_host_docker.txt")
+_CTR = stored("container_host_ctr.txt")
 _SYSTEMCTL = stored("container_host_systemctl.txt")
 
 

@@ -15,11 +15,7 @@ R, ID = "6.1.0-9-amd64", "0123456789abcdef0123456789abcdef"
 OURS = gpu_nouveau.ARGUMENT
 # As systemd's does with a plugin that makes an initramfs: a picture beside the kernel is taken as it is.
 KERNEL_INSTALL = stored("boot_entries_kernel_install.txt")
-UPDATE_INITRAMFS = """#!/bin/sh
-echo "update-initramfs $*" >>"@/did"
-echo new >"@/boot/initrd.img-$3"
-[ ! -e "@/hook" ] || cp "@/boot/initrd.img-$3" "@/efi/$ID/$3/initrd"
-"""
+UPDATE_INITRAMFS = stored("boot_entries_update_initramfs.txt")
 
 
 class Host:

@@ -66,22 +66,6 @@ def test_a_link_that_led_to_nothing_does_so_again(ledger, path):
     assert (os.readlink(path), path.resolve().exists()) == ("../data/daemon.json", False)
 
 
-@pytest.mark.parametrize("leads_to", [OURS, THEIRS, "a socket"])
-def test_a_link_in_the_place_of_our_own_file_is_replaced_and_goes_and_its_target_stays(ledger, tmp_path, leads_to):
-    ours, target = tmp_path / "etc/modprobe.d/gpusetup.conf", tmp_path / "target"
-    for step in (lambda: ledger.write(str(ours), OURS), lambda: ledger.restore(str(ours))):
-        ledger.write(str(ours), OURS)
-        os.mknod(target, stat.S_IFSOCK) if leads_to == "a socket" else target.write_text(leads_to)
-        ours.unlink()
-        ours.symlink_to(target)
-        before = os.lstat(target)
-        changed = step()
-        assert os.lstat(target) == before
-        assert ours.is_symlink() == (not changed), "a link to something of theirs stays when ours goes"
-        target.unlink()
-    assert changed == (leads_to == OURS)
-
-
 def test_what_is_not_a_file_is_neither_read_nor_replaced(ledger, path):
     path.unlink()
     os.mknod(path, stat.S_IFSOCK)

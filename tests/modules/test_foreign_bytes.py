@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, services, zypper
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, zypper
 
 WORDS = ascii("für …")
 LATIN = "# für alle\n".encode("latin-1")
@@ -16,8 +16,7 @@ def test_files_in_another_encoding_are_read(tmp_path, monkeypatch):
     (tmp_path / "1/fd/3").symlink_to("/dev/nvidia0")
     file.write_bytes(LATIN)
     assert [pid for pid, _name in gpu_users._holders(["0"], str(tmp_path))] == [1]
-    file.write_bytes(LATIN + b"[main]\nWantedBy=x.target\n")
-    assert services._wanted_link(str(file), "a").endswith("x.target.wants/a")
+    file.write_bytes(LATIN + b"[main]\n")
     monkeypatch.setattr(apt, "_PREFERENCES", str(file))
     monkeypatch.setattr(zypper, "CONFIGURATION", [str(file)])
     pins = apt.Apt(together="580")

@@ -117,10 +117,7 @@ def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call, host
     assert not call("textfile")["changed"]
 
 
-SMI = """#!/bin/sh
-case "$1" in *fabric.status*) echo 'Field "fabric.status" is not a valid field to query.'; exit 2 ;; esac
-echo "$1" | sed 's/--query-gpu=//; s/index/0/; s/uuid/GPU-AA/; s/pci.bus_id/00000000:17:00.0/; s/temperature.gpu/41/; s/,/, /g'
-"""
+SMI = stored("monitoring_smi.txt")
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -11,13 +11,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import pro
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
 
 from tests.modules.stand_ins import refused, write
+from tests.stored import stored
 from tests.unit.facts.signing import Below
 
 CERTIFICATE = b"a certificate"
-MOKUTIL = """#!/bin/sh
-[ "$1" = --list-new ] && { cat "$0.new" 2>/dev/null; exit 0; }
-echo "$@" >"$0.arguments"; cp "$4" "$0.hash"; exit "$(cat "$0.exit" 2>/dev/null || echo 0)"
-"""
+MOKUTIL = stored("signing_mokutil.txt")
 
 
 class Machine:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from . import files, process
 from .failure import HostFailure
@@ -18,6 +18,7 @@ class Alternative(Thing):
     kind = "alternative"
     section = "alternatives"
     goes_back = True
+    unchosen = (AUTO, None)
 
     def __init__(self, name: str, env: Dict[str, str]) -> None:
         super().__init__(name)
@@ -75,6 +76,7 @@ class Link(Thing):
     kind = "link"
     section = "links"
     goes_back = True
+    unchosen: Optional[Tuple[Any, ...]] = ()
 
     def look(self) -> Optional[str]:
         return os.readlink(self.name) if os.path.islink(self.name) else None

@@ -299,6 +299,14 @@ class Apt(PackageManager):
             self._run("install", [], "--fix-broken")
         return self.damaged()
 
+    def edited_settings(self, names: Iterable[str]) -> List[str]:
+        """Return the settings files of packages that somebody has edited; apt purges them with their packages."""
+        argv = ["dpkg-query", "-W", "-f", "${Conffiles}\n", *sorted(names)]
+        rows = [line.split() for line in process.output(argv, self.env)[1].splitlines() if line.startswith(" /")]
+        was = {row[0]: row[1] for row in rows if os.path.isfile(row[0])}
+        now = process.output(["md5sum", *sorted(was)], self.env)[1] if was else ""
+        return [path for digest, path in (line.split(None, 1) for line in now.splitlines()) if was.get(path) != digest]
+
     def lock_name(self, name: str, _version: str) -> str:
         return name
 
@@ -367,18 +375,10 @@ def _plan(text: str) -> Optional[Plan]:
         elif not match:
             kind = _SECTIONS.get(line)
     said = _COUNTS.search(text)
-    kinds = ("upgrade", "install", "downgrade", "remove")
-    return (
-        answer
-        if said and [int(count or 0) for count in said.groups()] == [len(answer[kind]) for kind in kinds]
-        else None
-    )
+    listed = [len(answer[kind]) for kind in ("upgrade", "install", "downgrade", "remove")]
+    return answer if said and [int(count or 0) for count in said.groups()] == listed else None
 
 
 def _reasons(text: str) -> str:
-    keep = [
-        line.strip()
-        for line in text.splitlines()
-        if re.match(r"^(E: |W: | .*(Depends|Conflicts|Breaks|PreDepends):)", line)
-    ]
-    return "; ".join(keep)[:1500]
+    telling = re.compile(r"^(E: |W: | .*(Depends|Conflicts|Breaks|PreDepends):)")
+    return "; ".join(line.strip() for line in text.splitlines() if telling.match(line))[:1500]

@@ -181,6 +181,12 @@ class Entries(Argument):
         """Always return True: an entry that cannot be changed is reported, and tried again by the next call."""
         return True
 
+    def settle(self, _state: State, wanted: str) -> None:
+        """Record the file as it is now: others may add arguments of their own."""
+        text = files.read_text(CMDLINE)
+        if wanted == "all" and text is not None and CMDLINE in self.ledger.state["files"]:
+            self.ledger.write(CMDLINE, text)
+
     def _configure(self, wanted: bool) -> None:
         text = files.read_text(CMDLINE)
         words = (text if text is not None else self._now()).split()

@@ -166,18 +166,17 @@ def wanted_files(wish: Asked, env: Dict[str, str]) -> Dict[str, Tuple[str, int]]
 
 
 def _password(ledger: Ledger, user: str, env: Dict[str, str], check: bool) -> bool:
-    """Give a user a password once: as plain text, and in the form that VNC servers read."""
-    plain, told = f"{FOLDER}/{user}.password", f"{FOLDER}/{user}.vnc"
-    if files.read_bytes(plain) is not None and files.read_bytes(told) is not None:
-        return False
-    if check:
+    """Give a user a password once: as plain text, and in the form that VNC servers read. Its later changes stay."""
+    paths = (f"{FOLDER}/{user}.password", f"{FOLDER}/{user}.vnc")
+    there = [files.read_bytes(path) for path in paths]
+    if None in there and check:
         return True
-    # The protocol allows eight letters.
-    word = base64.b32encode(os.urandom(5)).decode().lower()
+    if None in there:  # the protocol allows eight letters
+        word = base64.b32encode(os.urandom(5)).decode().lower()
+        there = [(word + "\n").encode(), _obfuscated(word, env)]
     owner = pwd.getpwnam(user)
-    for path, content in ((plain, (word + "\n").encode()), (told, _obfuscated(word, env))):
-        ledger.write(path, content, 0o600, (owner.pw_uid, owner.pw_gid))
-    return True
+    told = [ledger.write(path, raw or b"", 0o600, (owner.pw_uid, owner.pw_gid)) for path, raw in zip(paths, there)]
+    return any(told)
 
 
 def _obfuscated(word: str, env: Dict[str, str]) -> bytes:
@@ -264,14 +263,9 @@ def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
         if said == greeting:
             return
         time.sleep(0.2)
-    what = "nothing listens" if said is None else "something else answers"
-    raise HostFailure(
-        "GS-488",
-        f"{unit} does not serve its desktop",
-        f"{place}: {what}",
-        systemd.last_words(unit, env),
-        f"journalctl -u {unit}",
-    )
+    where = f"{place}: " + ("nothing listens" if said is None else "something else answers")
+    journal = systemd.last_words(unit, env)
+    raise HostFailure("GS-488", f"{unit} does not serve its desktop", where, journal, f"journalctl -u {unit}")
 
 
 def _greeting(place: str, count: int) -> Optional[bytes]:

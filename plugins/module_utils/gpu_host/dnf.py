@@ -162,19 +162,11 @@ class Dnf(Rpm):
         if offered and not there:
             return offered[:1]
         note = "its plugin is installed, but disabled" if there else _reasons(text + error)
-        raise HostFailure(
-            "GS-464",
-            "cannot hold packages: dnf has no versionlock command",
-            "",
-            note,
-            "nothing was changed; "
-            + (
-                "set enabled=1 in /etc/dnf/plugins/versionlock.conf and plugins=1 in /etc/dnf/dnf.conf"
-                if there
-                else "add the repository that has python3-dnf-plugin-versionlock, or hold no packages "
-                "(gpu_packages_hold: [])"
-            ),
-        )
+        hint = "add the repository that has python3-dnf-plugin-versionlock, or hold no packages (gpu_packages_hold: [])"
+        if there:
+            hint = "set enabled=1 in /etc/dnf/plugins/versionlock.conf and plugins=1 in /etc/dnf/dnf.conf"
+        what = "cannot hold packages: dnf has no versionlock command"
+        raise HostFailure("GS-464", what, "", note, "nothing was changed; " + hint)
 
     def offered(self, names: Sequence[str], extra: Sequence[str] = ()) -> Dict[str, List[Dict[str, str]]]:
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}

@@ -54,5 +54,5 @@ def of_system(error: OSError) -> HostFailure:
         place = where if os.path.lexists(where) else os.path.dirname(where)
         hint = f"if lsattr -d {place} shows i or a: chattr -ia {place}; then run the same command again"
         return HostFailure("GS-498", "a file may not be changed, also not by root", where, said, hint)
-    hint = "run the same command again; if it fails, check that the path exists and root may write to it"
+    hint = "run the same command again; if it fails, check that the path is a file and root may write to it"
     return HostFailure("GS-498", "a file could not be read or written", where, said, hint)

@@ -48,15 +48,13 @@ def edit(path: str, content: Content, mode: int = 0o644, owner: Optional[Owner] 
     """Replace the content of a file that others use too: an existing file keeps its mode, its owner and its symbolic
     link.
 
-    `mode` and `owner` apply to a new file only.
+    `mode` and `owner` apply to a new file only. A link to a device, such as /dev/null, is replaced, never the device.
     """
     target = os.path.realpath(path)
-    try:
+    if os.path.isfile(target):
         seen = os.stat(target)
-    except FileNotFoundError:
-        _replace(target, content, mode, owner)
-    else:
-        _replace(target, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
+        mode, owner = stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid)
+    _replace(path if os.path.exists(target) and not os.path.isfile(target) else target, content, mode, owner)
 
 
 def write_atomically(path: str, content: Content, mode: int = 0o644, lasting: bool = True) -> None:
@@ -188,7 +186,7 @@ def folders_of_ours(path: str, state: Mapping[str, Any]) -> List[str]:
 def drop_folders(folders: Iterable[str]) -> None:
     """Remove the folders that were made for a recorded path, as far as they are empty."""
     for folder in folders:
-        if os.path.isdir(folder) and not os.listdir(folder):
+        if os.path.isdir(folder) and not os.path.islink(folder) and not os.listdir(folder):
             os.rmdir(folder)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..gpu_judge import record_form
 from . import files
@@ -21,8 +21,8 @@ State = Dict[str, Any]
 _EMPTY: State = {
     "schema": SCHEMA, "apply": {}, "open": {}, "previous": {}, "files": {}, "holds": [], "free": [], "services": {},
     "packages": {}, "streams": {}, "links": {}, "alternatives": {}, "environments": {}, "folders": {}, "brought": {},
-    "moved": {}, "taken": {}, "counted": "", "arguments": [], "mig": {}, "runfile": {}, "listed": {}, "expect": {},
-    "waits": {}, "lock": {}, "lost": {}, "verified": None,
+    "moved": {}, "left": {}, "made": {}, "taken": {}, "counted": "", "arguments": [], "mig": {}, "runfile": {},
+    "listed": {}, "expect": {}, "waits": {}, "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 _TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free", "listed")
 """The parts of the record about the apply itself; everything else describes things on the host and goes through
@@ -53,6 +53,8 @@ class Thing:
     """Whether it keeps its present state until removal once nobody asks for it."""
     goes_back = False
     """Whether a failed apply restores it together with the files."""
+    unchosen: Optional[Tuple[Any, ...]] = None
+    """The states that nobody chooses; any other one that is not ours stays on removal. None: none stays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -133,6 +135,8 @@ class Journal:
         self.state = _filled(_kept(self.path) if fresh is None else fresh)
         self._seen = files.digest(files.read_bytes(self.path) or b"")
         self._swept = False
+        self.left: List[str] = []
+        """What others have taken over or chosen since: it stays unchanged."""
         self.goes_back = False
         """Whether further changes belong to a rollback and are not recorded as changes of this apply for `revert`."""
 
@@ -182,7 +186,7 @@ class Journal:
 
     def note_timer(self, unit: str) -> None:
         """Record a timer of our own that was not there before us; its unit file defines what it should be."""
-        first = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+        first = {"enabled": False, "was_enabled": False, "was_active": False}
         self.state["services"].setdefault(unit, first)
         self.save()
 
@@ -206,9 +210,7 @@ class Journal:
             if not self.check:
                 self._clear_up(thing)
                 thing.note(self.state, seen, wanted)
-                thing.settle(self.state, wanted)
-                self._close(thing.kind, thing.name)
-                self.save()
+                self._settle_thing(thing, seen, wanted)
             return False
         if self.check:
             return True
@@ -216,17 +218,20 @@ class Journal:
         noted, goes_on = thing.noted(self.state), self.opened(thing.kind, thing.name)
         thing.note(self.state, seen, wanted)
         try:
-            self._do(thing, seen, wanted, noted)
+            made = self._do(thing, seen, wanted, noted)
         except HostFailure:
             if not goes_on and tried(thing.look) == (seen, ""):  # the host is unchanged
                 thing.note_again(self.state, noted)
                 self._close(thing.kind, thing.name)
-                self.save()
             raise
-        thing.settle(self.state, wanted)
-        self._close(thing.kind, thing.name)
-        self.save()
+        self._settle_thing(thing, made, wanted)
         return True
+
+    def _settle_thing(self, thing: Thing, made: Any, wanted: Any) -> None:
+        thing.settle(self.state, wanted)
+        if thing.unchosen is not None and thing.noted(self.state):
+            self.state["made"][_key(thing.kind, thing.name)] = made
+        self._close(thing.kind, thing.name)
 
     def undo(self, thing: Thing, now: Any = UNKNOWN) -> bool:
         """Restore a thing's state from before gpusetup; return whether that changed it."""
@@ -234,11 +239,17 @@ class Journal:
         if first is UNKNOWN:
             return False
         seen = thing.look() if now is UNKNOWN else now
-        differs = self._bring(thing, seen, thing.back(seen, first))
+        key = _key(thing.kind, thing.name)
+        ours = self.opened(thing.kind, thing.name) or thing.unchosen is None
+        if ours or seen in (self.state["made"].get(key, seen), *(thing.unchosen or ())):
+            differs = self._bring(thing, seen, thing.back(seen, first))
+        else:
+            differs = False
+            self.left.append(f"{thing.kind} {thing.name}")
         if not self.check:
+            self.state["made"].pop(key, None)
             thing.forget(self.state)
             self._close(thing.kind, thing.name)
-            self.save()
         return differs
 
     def revert(self, thing: Thing) -> bool:
@@ -248,16 +259,15 @@ class Journal:
         differs = self._bring(thing, seen, thing.again(seen, entry["before"], entry["noted"]))
         if not self.check:
             thing.note_again(self.state, entry["noted"])
+            self.state["made"].pop(entry["thing"], None)
             self.state["previous"]["things"].remove(entry)
             self._close(thing.kind, thing.name)
-            self.save()
         return differs
 
     def give_up(self, thing: Thing) -> bool:
         """Close an interrupted entry that nobody asks for any more; return whether that changed the thing."""
         changed = self.change(thing, thing.look()) if thing.stays else self.undo(thing)
         self._close(thing.kind, thing.name)
-        self.save()
         return changed
 
     def _bring(self, thing: Thing, seen: Any, target: Any) -> bool:
@@ -272,7 +282,7 @@ class Journal:
         if self.opened(thing.kind, thing.name):
             thing.clear_up()
 
-    def _do(self, thing: Thing, before: Any, wanted: Any, noted: List[Any]) -> None:
+    def _do(self, thing: Thing, before: Any, wanted: Any, noted: List[Any]) -> Any:
         if thing.goes_back:
             self._keep_for_revert(_key(thing.kind, thing.name), before, noted)
         self._open(thing.kind, thing.name, before, wanted, thing.aim(wanted))
@@ -280,6 +290,7 @@ class Journal:
         now = thing.look()
         if not thing.came_about(now, wanted):
             raise thing.failure(now, wanted)
+        return now
 
     def _keep_for_revert(self, key: str, before: Any, noted: List[Any]) -> None:
         """Keep what this apply found on the host and in the record, before its first change of a thing."""
@@ -298,18 +309,13 @@ class Journal:
 
     def _open(self, kind: str, name: str, before: Any, wanted: Any, aim: str) -> None:
         """Record, flushed to disk, what is about to be done."""
-        self.state["open"][_key(kind, name)] = {
-            "what": f"{kind} {name}",
-            "aim": aim,
-            "since": now(),
-            "apply": self.state["apply"].get("id"),
-            "before": before,
-            "wanted": wanted,
-        }
+        begun = {"what": f"{kind} {name}", "aim": aim, "since": now(), "apply": self.state["apply"].get("id")}
+        self.state["open"][_key(kind, name)] = dict(begun, before=before, wanted=wanted)
         self.save()
 
     def _close(self, kind: str, name: str) -> None:
         self.state["open"].pop(_key(kind, name), None)
+        self.save()
 
     def begin(self, kind: str, name: str, aim: str) -> None:
         """Open an entry until `end`, for work that leaves the host as it was."""
@@ -318,7 +324,6 @@ class Journal:
     def end(self, kind: str, names: Iterable[str]) -> None:
         for name in names:
             self._close(kind, name)
-        self.save()
 
     def opened(self, kind: str, name: str) -> Optional[Dict[str, Any]]:
         """Return the entry that an interrupted call left open, None without one."""

@@ -28,8 +28,6 @@ class Ledger(Journal):
         self.diffs: List[Dict[str, str]] = []
         self.saved: Dict[str, str] = {}
         """Files that somebody else edited since, each with the path of its copy."""
-        self.left: List[str] = []
-        """Files in which nothing is ours any more: they stay unchanged."""
 
     # files
 
@@ -61,9 +59,7 @@ class Ledger(Journal):
             files.edit(path, raw, mode, owner)
         if self._other_owner(path, owner) and owner is not None:
             os.chown(path, owner[0], owner[1])
-        self.state["files"][path].update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
-        self._close(FILE, path)
-        self.save()
+        self._settle_file(path, raw)
         return True
 
     def arrange(self, wanted: Mapping[str, Any], ours: Callable[[str], bool] = lambda _path: False) -> List[str]:
@@ -73,9 +69,7 @@ class Ledger(Journal):
         asked = {
             path: text if isinstance(text, tuple) else (text,) for path, text in wanted.items() if text is not None
         }
-        going = {
-            path for path in (*self.state["files"], *wanted) if path not in asked and (path in wanted or ours(path))
-        }
+        going = {path for path in self.state["files"] if path not in asked and (path in wanted or ours(path))}
         gone = [path for path in sorted(going, reverse=True) if self.restore(path)]
         return gone + [path for path in sorted(asked) if self.write(path, *asked[path])]
 
@@ -96,10 +90,13 @@ class Ledger(Journal):
         self._mark_edited(path, raw)
         if self.opened(FILE, path):
             files.sweep(path)
-        entry.update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
         self._keep_text(raw)
+        self._settle_file(path, raw)
+
+    def _settle_file(self, path: str, raw: Optional[bytes]) -> None:
+        """Record the content that a file now has, None if it is gone."""
+        self.state["files"][path].update({"sha256": _digest(raw), "mode": _mode(path), "present": raw is not None})
         self._close(FILE, path)
-        self.save()
 
     def close_file(self, path: str) -> None:
         """Close an interrupted entry of a file, which has either its old or its new content."""
@@ -114,19 +111,27 @@ class Ledger(Journal):
         if entry is not None and _digest(there) == begun["wanted"]:
             entry.update({"sha256": begun["wanted"], "mode": _mode(path), "present": there is not None})
         self._close(FILE, path)
-        self.save()
 
     def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
         """Note that somebody else edited a file of theirs after we wrote into it, so that its first content is out of
         date; clear the note if they went back to that content.
         """
+        self._note_mode(path)
         entry = self.state["files"][path]
         if entry.get("original") is None or there is None or self._is_as_left(path, there):
             return
-        if _digest(there) == entry["original"]["sha256"]:
+        if not entry.get("present", True):
+            entry["original"] = self._keep(path, there)  # we had deleted it, so all of this is theirs
+        elif _digest(there) == entry["original"]["sha256"]:
             entry.pop("edited", None)
         else:
             entry["edited"] = True
+
+    def _note_mode(self, path: str) -> None:
+        """Keep the mode that others have given to a file of theirs after us."""
+        entry, now = self.state["files"][path], _mode(path)
+        if entry["original"] and now not in (None, entry.get("mode", now)) and not self.opened(FILE, path):
+            entry["original"]["mode"] = now
 
     def _is_ours(self, path: str) -> bool:
         return path in self.state["files"] and self.state["files"][path]["original"] is None
@@ -159,9 +164,7 @@ class Ledger(Journal):
         if before is None:
             if self.opened(FILE, path):
                 files.sweep(path)
-                self.state["files"][path].update({"sha256": None, "present": False})
-                self._close(FILE, path)
-                self.save()
+                self._settle_file(path, None)
             return False
         self.diffs.append(_diff(path, before, None))
         if self.check:
@@ -169,9 +172,7 @@ class Ledger(Journal):
         self._remember(path, before)
         self._open(FILE, path, _digest(before), None, "go")
         os.unlink(path)
-        self.state["files"][path].update({"sha256": None, "present": False})
-        self._close(FILE, path)
-        self.save()
+        self._settle_file(path, None)
         return True
 
     def _remember(self, path: str, before: Optional[bytes]) -> None:
@@ -230,6 +231,7 @@ class Ledger(Journal):
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
             return False
+        self._note_mode(path)
         kept = entry[which]
         if os.path.isdir(path):
             self.leave(path)
@@ -248,8 +250,9 @@ class Ledger(Journal):
             return changed
         if self.opened(FILE, path):
             files.sweep(path)
+        linked = self._is_linked_since(path)
         if theirs and before is not None:  # before the entry: after an interruption its content counts as ours
-            self.saved[path] = files.put_aside(path, before)
+            self.saved[path] = os.path.realpath(path) if linked else files.put_aside(path, before)
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if changed and wanted is None:
@@ -258,17 +261,13 @@ class Ledger(Journal):
             _put_back(path, wanted, kept)
         if wanted is None:
             self._drop_folders(path, entry)
-        if (
-            which == "original"
-            or wanted is None
-            or (entry["original"] or {}).get("sha256") == (kept or {}).get("sha256")
-        ):
+        first = (entry["original"] or {}).get("sha256") == (kept or {}).get("sha256")
+        if which == "original" or wanted is None or first:
             self._forget_file(path)
         else:
             entry.update({"sha256": kept["sha256"], "present": True, "mode": kept["mode"], "apply": None})
             del entry["previous"]
             self._close(FILE, path)
-            self.save()
         return changed
 
     def give_up_file(self, path: str) -> bool:
@@ -287,7 +286,6 @@ class Ledger(Journal):
         if not self.check:
             del self.state["files"][path]
             self._close(FILE, path)
-            self.save()
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
         files.drop_compiled(path)
@@ -370,12 +368,12 @@ class Ledger(Journal):
         if target is None:
             return self.undo(thing)
         if not os.path.islink(path) and os.path.lexists(path):
-            raise HostFailure(
-                "GS-480", f"{path} blocks it: it is not a symbolic link", hint="move it away and run the command again"
-            )
+            what = f"{path} blocks it: it is not a symbolic link"
+            raise HostFailure("GS-480", what, hint="move it away and run the command again")
         if thing.look() == target and first is UNKNOWN:
             return False
-        return self.undo(thing) if first == target else self.change(thing, target)
+        changed = self.change(thing, target)
+        return (first == target and self.undo(thing)) or changed
 
     def make_folder(self, path: str) -> None:
         """Make a folder for others' files, with those above it; removal deletes the new ones that are empty."""
@@ -397,7 +395,7 @@ class Ledger(Journal):
             if state["taken"].get(name) == version:
                 del state["taken"][name]
             elif name in state["taken"]:
-                state["moved"][name] = state["taken"].pop(name)
+                state["moved"][name], state["left"][name] = state["taken"].pop(name), version
             else:
                 state["brought"][name] = version
         for name, (old, new) in change["moved"].items():
@@ -405,6 +403,8 @@ class Ledger(Journal):
                 state["brought"][name] = new
             elif state["moved"].setdefault(name, old) == new:
                 del state["moved"][name]
+            else:
+                state["left"][name] = new
         brought = dict(state["brought"])
         for name, version in change["removed"].items():
             ours = versions.recorded_as(brought, name, version)
@@ -413,6 +413,16 @@ class Ledger(Journal):
             else:
                 state["taken"][name] = state["moved"].pop(name, version)
         state["counted"] = counted
+        self.save()
+
+    def leave_packages(self, installed: Dict[str, str]) -> None:
+        """Forget the packages that others have moved, removed or installed again since: they stay as they are."""
+        state = self.state
+        others = {name for name, version in state["left"].items() if installed.get(name) != version}
+        state["moved"] = {name: old for name, old in state["moved"].items() if name not in others}
+        state["left"] = {name: version for name, version in state["left"].items() if name in state["moved"]}
+        state["taken"] = {name: old for name, old in state["taken"].items() if name not in installed}
+        state["brought"] = {key: was for key, was in state["brought"].items() if versions.places(installed, key, was)}
         self.save()
 
     # history
@@ -450,8 +460,7 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
     owner = kept.get("owner")
     if kept.get("link") and not os.path.islink(path):
         files.link_atomically(path, kept["link"])
-    if files.read_bytes(path) != raw:
-        files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
+    files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
     os.chmod(path, kept["mode"])
     files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
 

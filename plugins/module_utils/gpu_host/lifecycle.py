@@ -286,6 +286,7 @@ class Lifecycle:
             self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
         if known:
             self._count_packages(installed)
+            self.ledger.leave_packages(installed)
         state = self.ledger.state
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
         brought = {there for item in state["brought"].items() for there in versions.places(installed, *item)}

@@ -58,6 +58,10 @@ class PackageManager:
             raise HostFailure("GS-462", f"{argv[0]} does not answer: {error.strip() or 'it lists nothing'}", hint=hint)
         return text
 
+    def edited_settings(self, _names: Iterable[str]) -> List[str]:
+        """Return no file: rpm keeps edited settings beside as .rpmsave."""
+        return []
+
     def can_hold(self) -> bool:
         return True
 

@@ -66,6 +66,7 @@ class Stream(Thing):
     kind = "module stream"
     section = "streams"
     stays = True
+    unchosen = ()
 
     def __init__(self, host: Any, name: str) -> None:
         super().__init__(name)

@@ -314,10 +314,8 @@ class Preview:
             if builds and not there and not coming:
                 text = f"the driver is built on this host, but the headers of kernel {kernel} are neither here "
                 text += "nor in the repositories"
-                hint = (
-                    f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and run the"
-                    " command again"
-                )
+                hint = f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and "
+                hint += "run the command again"
                 self.find("refuse", "headers", text, hint, "GS-471")
 
     def _python(self) -> None:

@@ -4,7 +4,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge.names import ENABLED
-from . import files, process, systemd
+from . import process, systemd
 from .failure import HostFailure, tried
 from .journal import State, Thing
 from .ledger import Ledger
@@ -22,29 +22,19 @@ def full_name(name: str) -> str:
 
 
 def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
-    """Return {unit: {"exists", "state", "enabled", "active", "failed", "link"}} with one call."""
+    """Return {unit: {"exists", "state", "enabled", "active", "failed"}} with one call."""
     found = {}
-    for fields, unit in zip(systemd.shown(units, "Id,LoadState,UnitFileState,ActiveState,FragmentPath", env), units):
+    for fields, unit in zip(systemd.shown(units, "Id,LoadState,UnitFileState,ActiveState", env), units):
         found[unit] = {
             "exists": fields.get("LoadState") == "loaded",
             "state": fields.get("UnitFileState", ""),
             "enabled": fields.get("UnitFileState") in ENABLED,
             "active": fields.get("ActiveState") in ("active", "activating", "reloading"),
             "failed": fields.get("ActiveState") == "failed",
-            "link": _wanted_link(fields.get("FragmentPath", ""), unit),
         }
     if len(found) != len(units):
         raise HostFailure("GS-487", "systemd does not answer", ", ".join(units), hint="systemctl show says why")
     return found
-
-
-def _wanted_link(fragment: str, unit: str) -> str:
-    """Return the link that enabling makes, by the unit's [Install] section; empty without one."""
-    try:
-        match = re.search(r"^WantedBy=(\S+)", files.read_text(fragment) or "", re.MULTILINE)
-    except OSError:
-        return ""
-    return f"/etc/systemd/system/{match.group(1)}.wants/{unit}" if match else ""
 
 
 class Unit(Thing):
@@ -104,7 +94,7 @@ class Unit(Thing):
     def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
         """Record its state before us, and that it is to be enabled."""
         first = state[self.section].get(self.name, {"was_enabled": before["enabled"], "was_active": before["active"]})
-        state[self.section][self.name] = dict(first, enabled=True, link=before["link"])
+        state[self.section][self.name] = dict(first, enabled=True)
 
     def back(self, now: Dict[str, Any], first: Dict[str, Any]) -> Dict[str, Any]:
         """Return what to disable and stop; what an administrator has disabled since stays disabled."""

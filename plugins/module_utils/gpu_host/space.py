@@ -43,16 +43,9 @@ def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
     for path, need in sorted(wanted.items()):
         there = existing(path)
         device, space = os.stat(there).st_dev, os.statvfs(there)
-        row = found.setdefault(
-            device,
-            {
-                "path": _mount_point(there),
-                "needed": 0,
-                "free": space.f_bavail * space.f_frsize,
-                "read_only": bool(space.f_flag & os.ST_RDONLY),
-                "for": [],
-            },
-        )
+        free, read_only = space.f_bavail * space.f_frsize, bool(space.f_flag & os.ST_RDONLY)
+        new = {"path": _mount_point(there), "needed": 0, "free": free, "read_only": read_only, "for": []}
+        row = found.setdefault(device, new)
         row["needed"] += need
         row["for"].append(path)
     return sorted(found.values(), key=lambda row: str(row["path"]))

@@ -57,6 +57,7 @@ class Transaction:
         self.before: Optional[Installed] = None
         self.counted: Installed = {}  # packages at the time up to which the record has counted changes
         self.released: List[str] = []
+        self.saved: Dict[str, str] = {}
         self.kept_before: Dict[str, Any] = {}
         self.units_before: List[Tuple[str, bool]] = []
         self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
@@ -101,6 +102,8 @@ class Transaction:
         enabled = package_state.enable_streams(self.ledger, self.host, params["streams"])
         exact: List[Wish] = []
         complete = wishes + planning.lost(params, installed, self.ledger.state, wishes)
+        if self.counted == installed:
+            self.ledger.leave_packages(installed)
         todo = packages.unmet(complete, installed) or removals or enabled
         if todo or (params["hold"] and not self.host.can_hold()):
             exact = self._change(complete if todo else [], removals, installed)
@@ -165,6 +168,7 @@ class Transaction:
             "packages": there,
             "resolved": {wish["name"]: wish["version"] for wish in exact},
             "held": self.ledger.state["holds"],
+            "saved": self.saved,
             "changed": bool(any(change.values()) or enabled or self.held_changed),
         }
 
@@ -222,6 +226,8 @@ class Transaction:
             raise way_back.missing(way, installed)
         way_back.keep(way, self.kept_folder)
         self.former = bool(way.former)
+        for path in self.host.edited_settings(plan["remove"]) if plan["remove"] else ():
+            self.saved[path] = files.put_aside(path, files.read_bytes(path) or b"")
         self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
         problem = None

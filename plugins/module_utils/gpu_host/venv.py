@@ -39,6 +39,7 @@ class Link(alternatives.Link):
     section = "environments"
     stays = True
     goes_back = False
+    unchosen = None
 
     def __init__(self, path: str, environment: Optional["Environment"] = None) -> None:
         super().__init__(path)
@@ -200,10 +201,8 @@ class Environment:
         )
         if match:
             name = match.group(2).rsplit("/", 1)[-1]
-            self.tell(
-                "python",
-                "{} {}{}".format(match.group(1), name, match.group(3) if "(" in match.group(3) else "")[:120].strip(),
-            )
+            size = match.group(3) if "(" in match.group(3) else ""
+            self.tell("python", f"{match.group(1)} {name}{size}"[:120].strip())
 
     def _drop_older(self, keep: Sequence[Optional[str]]) -> None:
         for folder in folders_of(self.path):

@@ -69,9 +69,11 @@ def files(_facts: Facts, record: Record) -> Iterator[Difference]:
         if not isinstance(entry, dict) or "now" not in entry:
             continue
         now, wanted = entry["now"], entry.get("sha256") if entry.get("present", True) else None
-        if now == wanted:
+        modes = (entry.get("mode_now"), entry.get("mode")) if entry.get("original") is None else (None, None)
+        if now == wanted and (None in modes or modes[0] == modes[1]):
             continue
         became = "missing" if now is None else "changed" if wanted is not None else "there again"
+        became = became if now != wanted else "of mode {:o}, not {:o}".format(*modes)
         # For a file that no apply writes, the record holds the command that does.
         hint = str(entry.get("hint") or "")
         was = "removed" if wanted is None else "as gpusetup wrote it"
@@ -147,15 +149,14 @@ def _module(facts: Facts, record: Record) -> Iterator[Difference]:
         found = driver.module_of(facts, kernel)
         now = "there is none" if found is None else _module_text(found)
         yield Difference("module-" + kernel, f"nvidia module for kernel {kernel}, which boots next", wanted, now)
+    mend = "apply" if problems else "reboot"
     if driver.loaded_problem(facts, wish):
-        runs, mend = driver.loaded(facts), "apply" if problems else "reboot"
+        runs = driver.loaded(facts)
         now = "none is loaded" if runs is None else _module_text(runs)
         yield Difference("loaded", "nvidia module in the kernel", wanted, now, mend)
     running, count = facts["kernel"]["running"], driver.kernels(facts, wish)
     if running not in count and driver.module_of(facts, running) is None:
-        yield Difference(
-            "kernel", "the kernel that runs", " or ".join(count), running, "apply" if problems else "reboot"
-        )
+        yield Difference("kernel", "the kernel that runs", " or ".join(count), running, mend)
 
 
 def _libraries(facts: Facts, record: Record) -> Iterator[Difference]:
@@ -263,13 +264,8 @@ def _mig(facts: Facts, record: Record) -> Iterator[Difference]:
         if now is None or layout is None or mig.same(now, layout):
             continue
         waits = gpu is not None and gpu["mig_pending"] not in (None, gpu["mig"]) and now["enabled"] != layout["enabled"]
-        yield Difference(
-            "mig-" + address,
-            "MIG layout of " + address,
-            mig.text_of(layout),
-            mig.text_of(now),
-            "reboot" if waits else "apply",
-        )
+        was, mend = mig.text_of(layout), "reboot" if waits else "apply"
+        yield Difference("mig-" + address, "MIG layout of " + address, was, mig.text_of(now), mend)
 
 
 def _python(facts: Facts, record: Record) -> Iterator[Difference]:

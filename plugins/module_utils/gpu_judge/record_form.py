@@ -22,7 +22,7 @@ _FILE: Dict[str, Any] = {
     "folders": _TEXTS, "apply": _MAYBE, "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
     "link": _TEXT,
 }  # fmt: skip
-_SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
+_SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG}
 _PYTHON: Dict[str, Any] = {
     "path": _MAYBE, "packages": _VERSIONS, "adopted": _FLAG, "unwanted": _FLAG, "now": _MAYBE, "?": True,
 }  # fmt: skip
@@ -44,6 +44,8 @@ _RECORD: Dict[str, Any] = {
     "packages": _VERSIONS,
     "brought": _VERSIONS,
     "moved": _VERSIONS,
+    "left": _VERSIONS,
+    "made": {"": _MAYBE},
     "taken": _VERSIONS,
     "counted": _TEXT,
     "listed": _VERSIONS,

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import stat
 from typing import Any, Dict, List, Optional, Set
 
 from . import environment
@@ -37,9 +39,10 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
     if isinstance(files, dict):
         # As an observation, so that a capture keeps the digests, not the contents.
         now = host.observe("recorded-files", lambda: {name: _digest(host.inside(name)) for name in files}) or {}
+        modes = host.observe("recorded-modes", lambda: {name: _mode(host.inside(name)) for name in files}) or {}
         for name, entry in files.items():
             if isinstance(entry, dict) and name in now:
-                entry["now"] = now[name]
+                entry.update({"now": now[name], "mode_now": modes.get(name)})
     expect = state.get("expect")
     python = expect.get("python") if isinstance(expect, dict) else None
     if isinstance(python, dict) and isinstance(python.get("path"), str):
@@ -83,6 +86,10 @@ def names(state: Optional[Dict[str, Any]]) -> Set[str]:
 def units(state: Any) -> List[Any]:
     found = (state or {}).get("services")
     return sorted(found) if isinstance(found, dict) else []
+
+
+def _mode(path: str) -> Optional[int]:
+    return stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else None
 
 
 def _digest(path: str) -> Optional[str]:

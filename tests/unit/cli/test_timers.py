@@ -123,7 +123,7 @@ def test_on_a_machine_with_a_record_the_timer_is_part_of_it(systemd, tmp_path, m
     assert main(["fleet", "health", "--timer", "daily"]) == 0
     kept = json.loads((state / "state.json").read_text())
     assert sorted(kept["files"]) == [str(units / f"gpusetup-health.{kind}") for kind in ("service", "timer")]
-    service = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+    service = {"enabled": False, "was_enabled": False, "was_active": False}
     assert kept["services"] == {"gpusetup-health.timer": service}
     (units / "gpusetup-health.timer").write_text("changed")
     files = {path: {**entry, "now": "another"} for path, entry in kept["files"].items()}

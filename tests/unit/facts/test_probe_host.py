@@ -133,7 +133,7 @@ def test_files_get_the_digest_that_they_have_now_and_a_folder_without_that_look_
     assert "now" not in record.read(recorded.host())["files"]["/etc/a.conf"]
     host = recorded.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
     files = record.read(host)["files"]
-    assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc"}
+    assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc", "mode_now": None}
     assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from gpusetup.drive.ssh import BOOT
 from gpusetup.watch.fleet import sent
+from tests.stored import stored
 
 MODULE = import_module("gpu_read.reader")
 
@@ -117,12 +118,7 @@ def test_many_programs_fit(reader, told):
     assert found[0]["user"] is None, "a program that is gone has no user"
 
 
-SMI = """#!/bin/sh
-case "$1" in
---query-gpu=*) echo '0, GPU-a, 00000000:19:00.0, NVIDIA H200, 580.159.04, 97, 40, 1024, 143771, 612.50, 700.00, 64, [N/A], [N/A], 1755, 1980, 3201, 0x0000000000000004, Disabled' ;;
-*) echo 'GPU-a, 4711, 512' ;;
-esac
-"""
+SMI = stored("reader_smi.txt")
 
 
 @pytest.fixture
@@ -150,14 +146,7 @@ def test_without_the_library_nvidia_smi_is_asked(smi):
     assert "error" not in document
 
 
-OLD_SMI = """#!/bin/sh
-echo "$1" >>"$(dirname "$0")/asked"
-case "$1" in
---query-gpu=*clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2 ;;
---query-gpu=*temperature.memory*) echo 'Field "temperature.memory" is not a valid field to query.'; exit 2 ;;
---query-gpu=*) echo '0, GPU-a, 00000000:19:00.0, Tesla T4, 450.80.02, 97, 40, 1024, 15109, 61.50, 70.00, 64, [N/A], 1755, 1980, 3201, 0x0000000000000004, [N/A]' ;;
-esac
-"""
+OLD_SMI = stored("reader_old_smi.txt")
 
 
 def test_an_older_nvidia_smi_is_asked_for_what_it_knows_and_once_only(smi, tmp_path):

@@ -13,19 +13,11 @@ import yaml
 
 from gpusetup.monitoring.files import files
 from gpusetup.verify.answers import meanings
+from tests.stored import stored
 from tests.unit.verify.verify_documents import broken, captured, results
 
 LOCK = {"lock": {"wanted": {"packages": {"containers": [{"name": "nvidia-container-toolkit"}]}}}}
-RUNTIME = """#!/bin/sh
-# A container runtime that gives two GPUs in the way that $ways names.
-echo "$@" >>{folder}/did
-case "$1" in
-import) cp "$2" {folder}/layer.tar; echo "sha256:$$" ;;
-run) [ {way} = hangs ] && exec sleep 30
-  case "$*" in *{way}*) ;; *) echo 'could not select device driver' >&2; exit 125 ;; esac
-  case "$*" in *nvidia-smi*) echo "GPU 0: H200 (UUID: GPU-1)" ;; *) printf 'null\\nnvidia0\\nnvidia1\\nnvidiactl\\n' ;; esac ;;
-esac
-"""
+RUNTIME = stored("verify_containers_runtime.txt")
 
 
 def test_it_tries_what_gpusetup_configured_and_what_is_there(probe):

@@ -60,19 +60,13 @@ def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     assert not alive(grandchild)
 
 
-SMI = """#!/bin/sh
-[ "$1 $2" = "-q -x" ] && echo '<nvidia_smi_log><gpu id="00000000:00:06.0"><uuid>GPU-1</uuid></gpu></nvidia_smi_log>'
-exit 0
-"""
+SMI = stored("verify_probe_smi.txt")
 ASKER = """
 import os, sys
 from gpusetup.verify.probe import Ask, observe_here
 observe_here(Ask(level="smoke", python=sys.argv[1], cuda_home=os.getcwd()), os.environ)
 """
-NVCC = """#!/bin/sh
-echo half > "$TMPDIR/tmpxft_1"
-exec sleep 60
-"""
+NVCC = stored("verify_probe_nvcc.txt")
 
 
 def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
