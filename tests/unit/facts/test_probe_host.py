@@ -134,7 +134,7 @@ def test_files_get_the_digest_that_they_have_now_and_a_folder_without_that_look_
     host = recorded.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
     files = record.read(host)["files"]
     assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc", "mode_now": None}
-    assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None}
+    assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None, "mode_now": None}
 
 
 def test_a_live_host_hashes_and_keeps_the_content_to_itself(recorded):
