@@ -58,12 +58,19 @@ def test_a_saved_original_that_is_not_what_was_saved_is_not_put_back(ledger, pat
     assert path.read_text() == OURS
 
 
-def test_a_link_that_led_to_nothing_does_so_again(ledger, path):
+def test_a_link_that_led_to_nothing_does_so_again_and_one_that_others_put_there_is_not_followed(ledger, path):
     path.unlink()
     path.symlink_to("../data/daemon.json")
     ledger.write(str(path), OURS)
-    assert ledger.restore(str(path))
-    assert (os.readlink(path), path.resolve().exists()) == ("../data/daemon.json", False)
+    restored = ledger.restore(str(path))
+    assert (restored, os.readlink(path), path.resolve().exists()) == (True, "../data/daemon.json", False)
+    ledger.write(str(path), OURS)
+    for text, step in ((THEIRS, lambda: ledger.write(str(path), OURS)), (OURS, lambda: ledger.restore(str(path)))):
+        path.unlink()
+        write(path.parent, {"theirs": text})
+        path.symlink_to("theirs")
+        step()
+        assert (path.parent / "theirs").read_text() == text
 
 
 def test_what_is_not_a_file_is_neither_read_nor_replaced(ledger, path):

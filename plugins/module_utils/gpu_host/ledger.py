@@ -137,8 +137,9 @@ class Ledger(Journal):
         return path in self.state["files"] and self.state["files"][path]["original"] is None
 
     def _is_linked_since(self, path: str) -> bool:
-        """Return whether somebody has put a symbolic link in the place of our own file."""
-        return self._is_ours(path) and os.path.islink(path) and "link" not in self.state["files"][path]
+        """Return whether somebody has put a symbolic link, or another one, in the place of our own file."""
+        link = os.readlink(path) if os.path.islink(path) else None
+        return link is not None and self._is_ours(path) and link != self.state["files"][path].get("link")
 
     def _there(self, path: str) -> Optional[bytes]:
         """Return a file's content, None if it is missing; fail for what is not a file, such as a link to /dev/null: a
@@ -256,7 +257,7 @@ class Ledger(Journal):
         if changed:
             self._open(FILE, path, _digest(before), _digest(wanted), "go" if wanted is None else "be as it was")
         if changed and wanted is None:
-            os.unlink(os.path.realpath(path) if "link" in entry else path)  # a link from before us stays
+            os.unlink(path if linked else os.path.realpath(path))  # a link from before us stays
         elif changed and wanted is not None:
             _put_back(path, wanted, kept)
         if wanted is None:

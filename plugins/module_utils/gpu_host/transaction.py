@@ -226,9 +226,9 @@ class Transaction:
             raise way_back.missing(way, installed)
         way_back.keep(way, self.kept_folder)
         self.former = bool(way.former)
+        self._take_over(plan, exact)
         for path in self.host.edited_settings(plan["remove"]) if plan["remove"] else ():
             self.saved[path] = files.put_aside(path, files.read_bytes(path) or b"")
-        self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
         problem = None
         if not left:
