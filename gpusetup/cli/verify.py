@@ -1,7 +1,7 @@
 """Prove on the GPU that the stack works. Each check shows what it measured, expected and allows.
 
-Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; 12 s
-on one H200), stress (--minutes). gpusetup changes nothing and stops no process. Without INVENTORY: this machine. Exit
+Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; about
+half a minute), stress (--minutes). gpusetup changes nothing and stops no process. Without INVENTORY: this machine. Exit
 code 8 when a check failed.
 
 examples:
@@ -145,8 +145,9 @@ def verified(arguments: argparse.Namespace) -> Exit:
     report, away = _verified(arguments, before)
     if acting:
         verify_quarantine.act(arguments, report)
-    for host in report.hosts if arguments.out is not None else ():  # standard error: the answer goes into a file
-        output.say(f"{host.name}: {host.verdict} ({counted(host) if host.results else host.problem})")
+    if arguments.out is not None:
+        for host in report.hosts:  # on standard error: the answer goes into the file
+            output.say(f"{host.name}: {host.verdict} ({counted(host) if host.results else host.problem})")
     output.write_answer(
         render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
     )

@@ -14,8 +14,9 @@ from gpusetup.model.facts_machine import Gpu
 from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
 
-_WHY_NOT_LOADED, _BY_PROGRAMS, _STILL_MATTER, _EXPLAIN_SILENCE = json.loads(read_table("machine_causes.json")).values()
-"""Causes by what they mean for a machine, as the file's names say."""
+_CAUSES: dict[str, list[str]] = json.loads(read_table("machine_causes.json"))
+_WHY_NOT_LOADED, _BY_PROGRAMS = _CAUSES["keep the module from loading"], _CAUSES["are a program's"]
+_STILL_MATTER, _EXPLAIN_SILENCE = _CAUSES["still matter"], _CAUSES["explain a silent GPU"]
 
 
 def present(look: Look) -> Outcome:

@@ -11,8 +11,8 @@ from gpusetup.verify.registry import LEVELS, NEEDS, Check, checks
 
 LEVEL_TEXTS = {
     "quick": "seconds, no CUDA context",
-    "smoke": "under ten seconds on one GPU; the default after `apply`",
-    "full": "12 s on one H200, 32 s on four",
+    "smoke": "seconds on one GPU, longer with packages; the default after `apply`",
+    "full": "about half a minute, longer with packages",
     "stress": "minutes, as asked",
 }
 

@@ -127,8 +127,7 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
                 f"no licence was granted within {seconds:.0f} s",
                 "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi reports no licence",
                 systemd.last_words(UNIT, env),
-                "is the licence server reachable, the token in date, the feature right? The former settings "
-                "are back. journalctl -u " + UNIT,
+                f"is the server reachable, token in date, feature right? Old settings are back. journalctl -u {UNIT}",
             )
         time.sleep(_POLL)
         states = state(env)

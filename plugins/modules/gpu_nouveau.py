@@ -156,10 +156,8 @@ class Nouveau:
         seen = image.look()
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
         if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
-            what, note = (
-                "the initramfs of the next boot would still load nouveau",
-                "it was rebuilt, without a blacklist",
-            )
+            what = "the initramfs of the next boot would still load nouveau"
+            note = "it was rebuilt, but it contains nouveau and no blacklist"
             hint = "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it"
             raise HostFailure("GS-481", what, image.path, note, hint)
         return answer
