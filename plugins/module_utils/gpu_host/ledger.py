@@ -138,8 +138,8 @@ class Ledger(Journal):
 
     def _is_linked_since(self, path: str) -> bool:
         """Return whether somebody has put a symbolic link, or another one, in the place of our own file."""
-        link = os.readlink(path) if os.path.islink(path) else None
-        return link is not None and self._is_ours(path) and link != self.state["files"][path].get("link")
+        ours = self._is_ours(path) and os.path.islink(path)
+        return ours and os.readlink(path) != self.state["files"][path].get("link")
 
     def _there(self, path: str) -> Optional[bytes]:
         """Return a file's content, None if it is missing; fail for what is not a file, such as a link to /dev/null: a
@@ -302,10 +302,8 @@ class Ledger(Journal):
         place = os.path.join(self.folder, "originals", kept["sha256"])
         raw = files.read_bytes(place)
         if raw is None or files.digest(raw) != kept["sha256"]:
-            raise HostFailure(
-                "GS-499", "the saved original of a file is missing or damaged", path, place,
-                "restore the file or its saved original from a backup, then run the same command again",
-            )  # fmt: skip
+            hint = "restore the file or its saved original from a backup, then run the same command again"
+            raise HostFailure("GS-499", "the saved original of a file is missing or damaged", path, place, hint)
         return raw
 
     def before_apply(self) -> Dict[str, Optional[bytes]]:
