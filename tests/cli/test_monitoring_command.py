@@ -5,20 +5,14 @@ import json
 from tests.property.test_command_line import run
 
 
-def test_it_writes_the_files_that_it_names(tmp_path):
-    code, out, _ = run(["export", "monitoring", "--out", str(tmp_path / "new"), "--format", "json"])
-    assert code == 0
-    document = json.loads(out)
-    found = sorted(str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file())
-    assert document["files"] == found
-    assert "rules/gpusetup-alerts.yml" in found
-
-
-def test_a_second_run_writes_the_same(tmp_path):
-    texts = []
+def test_it_writes_the_files_that_it_names_and_the_same_again(tmp_path):
+    texts, new = [], tmp_path / "new"
     for _ in range(2):
-        run(["export", "monitoring", "--out", str(tmp_path)])
-        texts.append({path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()})
+        code, out, _ = run(["export", "monitoring", "--out", str(new), "--format", "json"])
+        assert code == 0
+        texts.append({str(path.relative_to(new)): path.read_text() for path in new.rglob("*") if path.is_file()})
+    assert json.loads(out)["files"] == sorted(texts[0])
+    assert "rules/gpusetup-alerts.yml" in texts[0]
     assert texts[0] == texts[1]
 
 

@@ -169,13 +169,19 @@ def test_no_secret_gets_into_the_bundle(tmp_path, capsys):
     for name, text in secrets.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    assert main(["doctor", "--root", str(root), "--bundle", str(tmp_path / "b.tar.gz")]) == 0
-    assert "planted" not in "".join(capsys.readouterr())
-    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+    bundle = tmp_path / "b.tar.gz"
+    assert main(["doctor", "--root", str(root), "--bundle", str(bundle)]) == 0
+    told = "".join(capsys.readouterr())
+    assert "planted" not in told
+    assert bundle.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(bundle) as archive:
         members = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
     assert sum("(masked)" in text or "(private key)" in text for text in members.values()) >= 4
     assert "LD_LIBRARY_PATH=/opt/x" in members["gpusetup-bundle/environment.txt"]
     assert [name for name, text in members.items() if "planted" in text] == []
+    listed = [line.split()[1] for line in members.pop("gpusetup-bundle/MANIFEST").splitlines()]
+    assert sorted(members) == [f"gpusetup-bundle/{name}" for name in listed]
+    assert all(name in told for name in listed)
 
 
 def test_the_environments_own_frameworks_are_never_imported(tmp_path):

@@ -1,12 +1,8 @@
 """The bundle holds no secrets."""
 
-import os
-import tarfile
-
 import pytest
 
 from gpusetup.content import host_code
-from gpusetup.doctor.bundle import write
 
 
 @pytest.mark.parametrize(
@@ -25,14 +21,3 @@ def test_secrets_are_masked(text):
 def test_what_is_no_secret_stays():
     text = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\nCUDA_VISIBLE_DEVICES=0,1\n"
     assert host_code("gpu_probe.commands").mask(text) == text
-
-
-def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):
-    path = tmp_path / "b.tar.gz"
-    manifest = write(path, {"a.txt": b"one", "files/etc/b": b"two"})
-    assert len(manifest) == 2
-    assert os.stat(path).st_mode & 0o777 == 0o600
-    with tarfile.open(path) as archive:
-        assert sorted(archive.getnames()) == [
-            f"gpusetup-bundle/{name}" for name in ("MANIFEST", "a.txt", "files/etc/b")
-        ]

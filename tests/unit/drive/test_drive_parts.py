@@ -53,25 +53,13 @@ def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable():
     assert "ControlMaster" in environment(home, ("ssh_connection", "control_path_dir"))["ANSIBLE_SSH_ARGS"]
 
 
-@pytest.mark.parametrize(
-    "name", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "a/b", "../x", "a'b", "", "a\nb", "{{ x }}", "a`b`", "x" * 300]
-)
-def test_hostile_names_are_refused(name):
-    assert check_host_name(name)
-    assert check_address(name)
+HOSTILE = ("-oProxyCommand=x", "a b", "a;b", "$(x)", "a/b", "../x", "a'b", "", "a\nb", "{{ x }}", "a`b`", "x" * 300)
+USUAL = ("h1", "gpu-01.example.com", "10.0.0.1", "fe80::1", "_x", "node_7")
 
 
-@pytest.mark.parametrize("name", ["h1", "gpu-01.example.com", "10.0.0.1", "fe80::1", "_x", "node_7"])
-def test_usual_names_are_taken(name):
-    assert not check_host_name(name)
-    assert not check_address(name)
-
-
-def test_the_overlay_is_private_and_one_folder_per_host(tmp_path):
-    folder = write_overlay(tmp_path / "o", {"a": {"x": 1}, "a.json": {"x": 2}})
-    assert json.loads((folder / "host_vars/a/plan.json").read_text()) == {"x": 1}
-    assert json.loads((folder / "host_vars/a.json/plan.json").read_text()) == {"x": 2}
-    assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
+@pytest.mark.parametrize("name", [*HOSTILE, *USUAL])
+def test_usual_names_are_taken_and_hostile_ones_refused(name):
+    assert [bool(check(name)) for check in (check_host_name, check_address)] == [name in HOSTILE] * 2
 
 
 def test_template_marks_from_a_host_never_reach_ansible(tmp_path):
@@ -82,14 +70,15 @@ def test_template_marks_from_a_host_never_reach_ansible(tmp_path):
         write_overlay(tmp_path / "o", {"a": {"x": "{{ 1 }}"}})
 
 
-def test_the_overlay_is_read_by_ansible(tmp_path):
-    (tmp_path / "hosts.ini").write_text("a x=0\nb\n")
-    folder = write_overlay(tmp_path / "o", {"a": {"x": 1, "gpu_list": [1, "two"]}})
+def test_the_overlay_is_private_and_read_by_ansible_for_each_host_apart(tmp_path):
+    (tmp_path / "hosts.ini").write_text("a x=0\na.json\nb\n")
+    folder = write_overlay(tmp_path / "o", {"a": {"x": 1, "gpu_list": [1, "two"]}, "a.json": {"x": 2}})
+    assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
     argv = [sys.executable, "-m", "ansible", "inventory", "-i", tmp_path / "hosts.ini", "-i", folder, "--list"]
     told = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
-    assert told[SELECTED]["hosts"] == ["a"]
-    assert told["_meta"]["hostvars"]["a"]["gpu_list"] == [1, "two"]
-    assert told["_meta"]["hostvars"]["a"]["x"] == 1
+    assert told[SELECTED]["hosts"] == ["a", "a.json"]
+    a, other = (told["_meta"]["hostvars"][name] for name in ("a", "a.json"))
+    assert (a["x"], a["gpu_list"], other["x"], "gpu_list" in other) == (1, [1, "two"], 2, False)
 
 
 def test_a_password_passes_through_a_pipe_and_leaves_nothing(tmp_path):

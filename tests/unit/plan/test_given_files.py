@@ -37,12 +37,8 @@ def test_a_files_name_says_what_it_is(path, kind, said):
     assert (found.kind, said in {(found.version, found.arch), found.directory}) == (kind, True), found
 
 
-@pytest.mark.parametrize("path", ["/srv/bundle", "nvidia", "https://mirror/x.run", "/a/setup.run"])
-def test_other_sources_are_no_files(path):
-    assert file_source(path) is None
-
-
-def test_a_file_under_another_name_is_refused_with_the_right_ones():
+def test_other_sources_are_no_files_and_a_file_under_another_name_is_refused_with_the_right_ones():
+    assert {file_source(path) for path in ("/srv/bundle", "nvidia", "https://mirror/x.run", "/a/setup.run")} == {None}
     with refused(BadInputError, hint="NVIDIA-Linux-"):
         read_level({"gpusetup_source": "/root/driver.run"}, "host", prefix="gpusetup_")
     with pytest.raises(BadInputError, match="gpusetup_source_sha256"):
