@@ -24,11 +24,11 @@ from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import site
-from gpusetup.supply.apt_repository import AptRoot
-from gpusetup.supply.choosing import Asked, Supply, wheels_of
-from gpusetup.supply.fetching import sized
-from gpusetup.supply.signing import signer
+from gpusetup_fleet.supply import site
+from gpusetup_fleet.supply.apt_repository import AptRoot
+from gpusetup_fleet.supply.choosing import Asked, Supply, wheels_of
+from gpusetup_fleet.supply.fetching import sized
+from gpusetup_fleet.supply.signing import signer
 
 __all__ = ["main"]
 

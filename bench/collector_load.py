@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.found import Found, Row
-from gpusetup.pull.store import FILE, Store, make_token
-from gpusetup.pull.web import collector_of
-from gpusetup.supply.server import Tls
+from gpusetup_fleet.pull.store import FILE, Store, make_token
+from gpusetup_fleet.pull.web import collector_of
+from gpusetup_fleet.supply.server import Tls
 
 HOSTS, PROCESSES, HELD = int(os.environ.get("GPUSETUP_BENCH_HOSTS", "5000")), 10, 2000
 STEADY, PEAK, LONGEST = 60.0, 15.0, 150.0

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 
 from bench.found import Found, Row
-from gpusetup.model.pull import Budget
-from gpusetup.pull.leases import FAILED, PREFIX, Access, Lease, _coded, _Etcd, take
+from gpusetup_fleet.model.pull import Budget
+from gpusetup_fleet.pull.leases import FAILED, PREFIX, Access, Lease, _coded, _Etcd, take
 
 HELD = (0, 100, 1000, 10_000)
 ASKING, SECONDS = 16, 10.0

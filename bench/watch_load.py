@@ -13,9 +13,9 @@ import time
 from contextlib import closing
 
 from bench.found import Found, Row
-from gpusetup.drive.ssh import Route
-from gpusetup.watch.fleet import Fleet
-from gpusetup.watch.view import View
+from gpusetup_fleet.ssh import Route
+from gpusetup_fleet.watch.fleet import Fleet
+from gpusetup_fleet.watch.view import View
 
 _GPU = {
     "uuid": "GPU-28c5c7ad-1705-b2a6-588b-e026c193a479", "address": "0000:18:00.0", "name": "NVIDIA H200", "utilization": 97,

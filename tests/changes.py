@@ -12,9 +12,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "tests/changes.py", "tests/conftest.py")
 """What every stage stands on."""
 TOUCH: dict[str, tuple[str, ...]] = {
+    "fleet": (
+        "gpusetup_fleet/", "tests/fleet/", "gpusetup/cli/", "gpusetup/model/", "gpusetup/drive/", "gpusetup/bootstrap/", "gpusetup/report/", "gpusetup/verify/",
+        "gpusetup/facts/", "gpusetup/plan/", "docs/guides/",
+    ),
     "drive": (
-        "gpusetup/drive/", "gpusetup/rollout/", "gpusetup/handover/", "gpusetup/cli/", "gpusetup/callback_plugins/", "gpusetup/inventory_plugins/", "playbooks/",
-        "plugins/", "roles/gpu_verify/", "gpusetup/verify/", "gpusetup/supply/", "tests/drive/", "tests/modules/", "tests/unit/supply/", "tests/awx_api.py",
+        "gpusetup/drive/", "gpusetup/rollout/", "gpusetup_fleet/handover/", "gpusetup/cli/", "gpusetup/callback_plugins/", "gpusetup/inventory_plugins/", "playbooks/",
+        "plugins/", "roles/gpu_verify/", "gpusetup/verify/", "tests/drive/", "tests/modules/", "tests/awx_api.py",
     ),
     "tools": ("tools/", "gpusetup/matrix/", "gpusetup/model/", "gpusetup/components/", "roles/", "tests/tools/"),
     "lab-long": (
@@ -22,7 +26,7 @@ TOUCH: dict[str, tuple[str, ...]] = {
     ),
     "site": (
         "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/", "tools/", "gpusetup/matrix/", "gpusetup/resolve/", "gpusetup/doctor/",
-        "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "tests/site/", "tests/lab/browser.py",
+        "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "gpusetup_fleet/", "tests/site/", "tests/lab/browser.py",
     ),
     "vm": (
         "gpusetup/bootstrap/", "gpusetup/components/", "gpusetup/plan/", "plugins/", "roles/", "playbooks/", "tests/vm/", "tests/lab/repository/", "tests/lab/rootfs/",
@@ -31,7 +35,7 @@ TOUCH: dict[str, tuple[str, ...]] = {
     "molecule": ("roles/", "plugins/", "playbooks/", ".config/", ".collections/", "tests/lab/"),
 }  # fmt: skip
 """Slow stage → the files and folders whose changes can break it."""
-UNKNOWN = ("drive", "tools", "lab-long", "site")
+UNKNOWN = ("fleet", "drive", "tools", "lab-long", "site")
 """What runs when nobody knows what changed."""
 
 

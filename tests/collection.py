@@ -20,7 +20,7 @@ SHOPS = (
         "hadolint",
         "--no-color",
         "Containerfile",
-        "gpusetup/handover/templates/node/node/Dockerfile",
+        "gpusetup_fleet/handover/templates/node/node/Dockerfile",
     ),
     ("antsibull-changelog>=0.30,<1", "antsibull-changelog", "lint"),
     ("galaxy-importer>=0.4.30,<0.5", "python", "-m", "galaxy_importer.main", "{archive}"),

@@ -20,7 +20,7 @@ QUICK = (
 )  # fmt: skip
 REAL = (
     "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_gpu_facts.py", "modules/test_stand_in_deb.py",
-    "modules/test_stand_in_rpm.py", "modules/test_venv.py", "unit/supply/test_rpm.py",
+    "modules/test_stand_in_rpm.py", "modules/test_venv.py",
 )  # fmt: skip
 """Tests of these folders that need seconds each, because pip, dnf, dpkg, container runtimes and shells really run; they rarely break."""
 SIDE_BY_SIDE = ("-n", str(min(4, os.cpu_count() or 1)))
@@ -112,7 +112,12 @@ def unit() -> Outcome:
 
 def fuzz() -> Outcome:
     """Ten thousand broken archives, manifests, offers and options each, of which the unit tests try a sample."""
-    return _pytest("fuzz", *SIDE_BY_SIDE, "-m", "fuzz", "tests/unit")
+    return _pytest("fuzz", *SIDE_BY_SIDE, "-m", "fuzz", "tests/unit", "tests/fleet")
+
+
+def fleet() -> Outcome:
+    """What gpusetup-fleet adds, with real rpm, nginx, etcd and ssh servers on this machine."""
+    return _pytest("fleet", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/fleet")
 
 
 def drive() -> Outcome:
@@ -134,6 +139,7 @@ def package() -> Outcome:
         python = str(Path(folder) / "venv" / "bin" / "python")
         codes = [
             _run(sys.executable, "-m", "build", "--outdir", folder, str(ROOT)),
+            _run(sys.executable, "-m", "build", "--outdir", folder, "--wheel", str(ROOT / "gpusetup_fleet")),
             _run(sys.executable, "-m", "venv", str(Path(folder) / "venv")),
         ]
         wheel = next((str(path) for path in Path(folder).glob("gpusetup-*.whl")), "no-wheel-was-built")
@@ -145,7 +151,13 @@ def package() -> Outcome:
         ):
             print(f"\n$ gpusetup {' '.join(command)}   (the installed wheel)", flush=True)
             codes.append(subprocess.run([python, "-m", "gpusetup", *command], cwd=folder, check=False).returncode)
-        codes.append(_run(python, "-m", "pip", "uninstall", "-qq", "-y", "gpusetup"))
+        # Without gpusetup-fleet its commands are bad input; with it they are there.
+        watch = (python, "-m", "gpusetup", "watch", "--help")
+        codes.append(int(subprocess.run(watch, cwd=folder, check=False).returncode != 3))
+        codes.append(_run(python, "-m", "pip", "install", "-qq", "--find-links", folder, f"{wheel}[fleet]"))
+        asked = (watch, (*watch[:3], "export", "schema", "fleet"), (*watch[:3], "fleet", "history", "--help"))
+        codes += [subprocess.run(command, cwd=folder, check=False).returncode for command in asked]
+        codes.append(_run(python, "-m", "pip", "uninstall", "-qq", "-y", "gpusetup-fleet", "gpusetup"))
         collection = Path(folder) / "collection"
         collection.mkdir()
         wrong = quick(collection, Path(python).parent)
@@ -310,7 +322,7 @@ def gpu() -> Outcome:
 
 
 STAGES = {
-    "lint": lint, "unit": unit, "drive": drive, "tools": tools, "fuzz": fuzz, "package": package, "pages": pages,
+    "lint": lint, "unit": unit, "fleet": fleet, "drive": drive, "tools": tools, "fuzz": fuzz, "package": package, "pages": pages,
     "site": site, "sanity": sanity, "lab": lab, "lab-long": lab_long, "lab-slow": lab_slow, "faults": faults,
     "vm": vm, "vm-faults": vm_faults, "molecule": molecule, "audit": audit, "index": index,
     "inventories": inventories, "shops": shops, "gpu": gpu,

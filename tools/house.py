@@ -40,13 +40,17 @@ def is_python(path: Path) -> bool:
 def figures() -> dict[str, int]:
     """Return the figures by the names of their limits."""
     program = [path for path in tracked("gpusetup", "plugins") if path.suffix == ".py"]
+    fleet = [path for path in tracked("gpusetup_fleet") if path.suffix == ".py"]
     shipped = [path for path in tracked("gpusetup", "plugins", "roles", "playbooks") if is_python(path)]
+    tests = {path: path.parts[len(ROOT.parts) + 1] for path in tracked("tests") if path.suffix == ".py"}
     pages = [path for path in tracked("docs", "README.md", "CONTRIBUTING.md") if path.suffix == ".md"]
     return {
         "Python lines in gpusetup and plugins": lines(program),
         "shipped Python lines, with the roles' files": lines(shipped),
         "modules": len([path for path in program if path.name != "__init__.py"]),
-        "lines of tests": lines([path for path in tracked("tests") if path.suffix == ".py"]),
+        "lines of tests": lines([path for path, part in tests.items() if part != "fleet"]),
+        "Python lines in gpusetup-fleet": lines(fleet),
+        "lines of gpusetup-fleet's tests": lines([path for path, part in tests.items() if part == "fleet"]),
         "first words of the command line": len(first_words()),
         "commands": len(COMMANDS),
         "words of documentation": sum(len(path.read_text(encoding="utf-8").split()) for path in pages),

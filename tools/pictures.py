@@ -67,9 +67,16 @@ def house() -> str:
     parts.append(text_at(16, y + 18, "gpusetup/", "name", "start"))
     parts.append(text_at(110, y + 18, "the front-end; each imports only what stands above it", "soft", "start"))
     y += 32
-    order = [name for row in LAYERS for name in row]
+    order = [name for row in LAYERS for name in row if not name.startswith("fleet.")]
     for name in order:
         y = _room(parts, y, width, name, _first_line(ROOT / "gpusetup" / name))
+    parts.append(text_at(16, y + 18, "gpusetup_fleet/", "name", "start"))
+    parts.append(
+        text_at(150, y + 18, "installed when asked for; imports gpusetup, which never imports it", "soft", "start")
+    )
+    y += 32
+    for name in (name.removeprefix("fleet.") for row in LAYERS for name in row if name.startswith("fleet.")):
+        y = _room(parts, y, width, name, _first_line(ROOT / "gpusetup_fleet" / name))
     y += 10
     for name, what in OUTSIDE.items():
         y = _room(parts, y, width, name, what)

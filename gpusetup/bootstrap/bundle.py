@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from gpusetup import __version__
-from gpusetup.bootstrap.wheels import closure, download_pip, own_wheel, wheel_tags
+from gpusetup.bootstrap.wheels import wheel_tags
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model import Reading, must_be, stamp
-from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
+from gpusetup.model.bundle import SCHEMA, Manifest
 from gpusetup.model.platforms import OsRelease
 
 MANIFEST, SIGNATURE, KEY = "manifest.json", "manifest.json.asc", "bundle.pub"
@@ -33,29 +32,6 @@ _ANY_GLIBC = 99
 """Stands for an unknown glibc: any platform tag fits."""
 BESIDE = ("3.12", "3.11")
 """Pythons that the first stage installs in addition to the distribution's own, if packaged."""
-
-
-def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
-    """Make the folder, completely or not at all; an existing one is replaced only if it is a bundle."""
-    out = out.resolve()
-    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
-        why = "contains other files" if out.is_dir() else "is not a folder"
-        raise BadInputError("GS-713", f"{out} {why}", path=str(out))
-    try:
-        with alone_on(out, "makes the bundle"), replaced(out) as new:
-            wheels = new / "wheels"
-            wheels.mkdir()
-            pip, sets = controller_wheels(wheels, pythons=pythons, archs=archs)
-            files = {
-                str(path.relative_to(new)): BundledFile(sha256=digest_of(path), size=path.stat().st_size)
-                for path in sorted(wheels.iterdir())
-            }
-            before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
-            manifest = numbered(Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files), before)
-            write_manifest(new / MANIFEST, manifest)
-    except OSError as error:
-        raise BadInputError("GS-713", f"cannot make {out}: {error.strerror}", path=str(out)) from error
-    return manifest
 
 
 def alone_on(out: Path, act: str) -> AbstractContextManager[None]:
@@ -125,20 +101,6 @@ def _swapped(one: Path, other: Path) -> bool:
     except (AttributeError, OSError):
         return False
     return bool(swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)
-
-
-def controller_wheels(
-    wheels: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]
-) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """Write gpusetup and its dependencies to a bundle's folder `wheels`; return pip's wheel and the sets of wheels."""
-    own = own_wheel(wheels)
-    pip = download_pip(wheels)
-    sets = {
-        f"{python}-{arch}": tuple(f"wheels/{path.name}" for path in closure(own, wheels, python=python, arch=arch))
-        for arch in archs
-        for python in pythons
-    }
-    return f"wheels/{pip.name}", sets
 
 
 def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:

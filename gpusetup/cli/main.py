@@ -159,6 +159,8 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
 
 _NEEDED = ("ansible", "argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli", "urllib3")
 """What gpusetup imports of other projects."""
+_PACKAGES = {"ansible": "ansible-core", "gpusetup_fleet": "'gpusetup[fleet]'"}
+"""The packages that are not called as their modules are."""
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO}
 
@@ -256,10 +258,10 @@ def _answered(argv: list[str]) -> int:
     except (BrokenPipeError, streams.UnwrittenError):
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug
-        if isinstance(error, ModuleNotFoundError) and error.name in _NEEDED:
-            package = "ansible-core" if error.name == "ansible" else error.name
+        if isinstance(error, ModuleNotFoundError) and error.name in (*_NEEDED, *_PACKAGES):
+            package = _PACKAGES.get(error.name, error.name)
             install = f"install it: {sys.executable} -m pip install {package}"
-            print(f"gpusetup: {sys.executable} lacks {package}, which gpusetup needs; {install}", file=sys.stderr)
+            print(f"gpusetup: {sys.executable} lacks {error.name}, which this needs; {install}", file=sys.stderr)
             return Exit.BAD_INPUT
         import traceback
 

@@ -18,9 +18,9 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gpusetup.cli import options, output, verify_quarantine
+from gpusetup.cli import options, output
 from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
@@ -28,6 +28,7 @@ from gpusetup.errors import BadInputError, Exit, GpuSetupError, VerifyFailedErro
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Mapping
 
     from gpusetup.model.applied import Applied
     from gpusetup.report.model import HostReport, Report
@@ -47,11 +48,16 @@ ONCE = {
     "sign": None, "evidence": None, "signers": None,
 }  # fmt: skip
 """Defaults for `fleet health` of the options that only `verify` has."""
-NO_ACTION = {
-    "timer": None, "hooks": None, "quarantine": None, "on_bad": "", "on_good": "", "node": None,
-    "leave_after": 2, "return_after": 3, "most_out": "10%", "ignore": None, "forget": False,
-}  # fmt: skip
-"""Defaults for `verify` of the options that only `fleet health` has."""
+
+
+class Service(NamedTuple):
+    """How `fleet health` takes hosts out of service and back."""
+
+    longest: float
+    """Seconds that a look at this machine may take; 0 means any time."""
+    forgotten: Callable[[str], float]
+    """Returns the time up to which a host's kernel errors do not count."""
+    act: Callable[[Report], None]
 
 
 def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._ArgumentGroup:
@@ -112,7 +118,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="explain a check (or a level, `expectations`, `xid`): what it measures, how it is judged and what to do",
     )
     options.add_output(parser, formats=FORMATS)
-    parser.set_defaults(**NO_ACTION)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -131,20 +136,17 @@ def run(arguments: argparse.Namespace) -> Exit:
     return verified(arguments)
 
 
-def verified(arguments: argparse.Namespace) -> Exit:
-    """Observe, judge, act if requested, print."""
+def verified(arguments: argparse.Namespace, service: Service | None = None) -> Exit:
+    """Observe, judge, act if there is a service, print."""
     check(arguments)
-    acting = verify_quarantine.acts(arguments)
-    if arguments.quarantine == "slurm-job":
-        return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
     from gpusetup.report.formats import render
     from gpusetup.report.model import counted
     from gpusetup.verify import baseline as kept
 
     before = kept.load(Path(arguments.baseline)) if arguments.baseline else None
-    report, away = _verified(arguments, before)
-    if acting:
-        verify_quarantine.act(arguments, report)
+    report, away = judged(arguments, before, service)
+    if service is not None:
+        service.act(report)
     if arguments.out is not None:
         for host in report.hosts:  # on standard error: the answer goes into the file
             output.say(f"{host.name}: {host.verdict} ({counted(host) if host.results else host.problem})")
@@ -166,13 +168,15 @@ def _exit_of(host: HostReport) -> Exit:
     return Exit.BUG if any(result.blame == "gpusetup" for result in host.results) else Exit.DONE
 
 
-def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[str, Exit]]:
+def judged(
+    arguments: argparse.Namespace, before: Any = None, service: Service | None = None
+) -> tuple[Report, dict[str, Exit]]:
     """Observe and judge; return the report, and the exit codes of unreachable and postponed hosts."""
     from gpusetup.report.verification import verification_report
 
     lock = _lock(arguments.lock)  # a wrong one is an error before minutes of measuring
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    level, documents, problems, away = _observe(arguments)
+    level, documents, problems, away = _observe(arguments, service)
     if arguments.observations:
         _write_observations(Path(arguments.observations), documents)
         if arguments.sign:
@@ -181,13 +185,10 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
     seconds = time.monotonic() - clock
     if arguments.source:
         started, seconds = _observed_then(documents, started)
-    if verify_quarantine.acts(arguments):
+    if service is not None:
         from gpusetup.recovery.table import newer_than
 
-        documents = {
-            name: newer_than(document, verify_quarantine.forgotten(arguments, name))
-            for name, document in documents.items()
-        }
+        documents = {name: newer_than(document, service.forgotten(name)) for name, document in documents.items()}
     wanted = {name: _wanted(arguments, lock, before and before.hosts.get(name), len(documents)) for name in documents}
     report = verification_report(
         documents,
@@ -201,11 +202,57 @@ def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[
         postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
     if not arguments.source:
-        from gpusetup.cli.history import with_history
-
         drawn = arguments.format == "html"
-        report = with_history(report, documents, here=arguments.inventory is None, pictures=drawn)
+        report = _with_histories(report, documents, here=arguments.inventory is None, pictures=drawn)
     return report, away
+
+
+def _with_histories(report: Report, documents: Mapping[str, dict[str, Any]], *, here: bool, pictures: bool) -> Report:
+    """Add the report to the hosts' histories; return it with pictures if wanted.
+
+    A history that cannot be written is only a warning.
+    """
+    import msgspec
+
+    hosts = [
+        _with_history(host, report, documents[host.name], here=here, pictures=pictures)
+        if host.name in documents
+        else host
+        for host in report.hosts
+    ]
+    return msgspec.structs.replace(report, hosts=tuple(hosts))
+
+
+def _with_history(
+    host: HostReport, report: Report, document: dict[str, Any], *, here: bool, pictures: bool
+) -> HostReport:
+    import sqlite3
+
+    import msgspec
+
+    from gpusetup.report import history
+
+    if host.simulated:
+        return host
+    path = history.file_of(host.name, os.environ, here=here)
+    try:
+        said = history.append(path, host, report, _boards(document))
+        figures = history.series(path) if pictures else ()
+    except (OSError, sqlite3.Error, BadInputError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        output.warn(f"this verification is not in the history: {path}: {why}")
+        return host
+    if said:
+        output.warn(said)
+    return msgspec.structs.replace(host, trends=history.pictures(figures))
+
+
+def _boards(document: dict[str, Any]) -> str:
+    """Return a digest of the GPUs' UUIDs: figures start over after an exchange of a board."""
+    import hashlib
+
+    names = sorted(str(gpu.get("uuid")) for gpu in document.get("gpus") or () if gpu.get("uuid"))
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 
 def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:
@@ -221,7 +268,7 @@ def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple
         return now, seconds
 
 
-def _ask(arguments: argparse.Namespace) -> Ask:
+def _ask(arguments: argparse.Namespace, service: Service | None) -> Ask:
     from gpusetup.verify.probe import Ask
 
     only = None
@@ -238,9 +285,9 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         cuda_home=arguments.cuda_home,
         gpus=only,
         minutes=arguments.minutes,
-        when_idle=arguments.when_idle or verify_quarantine.acts(arguments),
+        when_idle=arguments.when_idle or service is not None,
         budget=arguments.budget,
-        longest=verify_quarantine.LOOK_SECONDS if arguments.quarantine else 0.0,
+        longest=service.longest if service is not None else 0.0,
     )
 
 
@@ -257,7 +304,9 @@ def check(arguments: argparse.Namespace) -> None:
             raise BadInputError(reference, f"there is no folder {folder}", path=option)
 
 
-def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
+def _observe(
+    arguments: argparse.Namespace, service: Service | None
+) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
     """Return the level, documents and problems by host, and the exit codes of unreachable and postponed hosts."""
     if arguments.source:
         documents = _read_observations(Path(arguments.source), arguments.signers)
@@ -268,7 +317,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
             {},
             {},
         )
-    ask = _ask(arguments)
+    ask = _ask(arguments, service)
     if arguments.inventory is None:
         from gpusetup.model.facts import LOCAL_NAME
         from gpusetup.verify.environments import look_into
@@ -279,7 +328,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
         try:
             here = observe_in_turn(ask, os.environ)
         except VerifyFailedError as error:
-            if not verify_quarantine.acts(arguments):
+            if service is None:
                 raise
             return ask.level, {}, {LOCAL_NAME: str(error)}, {}  # a driver that hangs every program is bad, too
         if here.document is None:

@@ -25,7 +25,7 @@ from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import state_home
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED, stamp
-from gpusetup.model.fleet import AuditGroup, AuditLine, AuditWho, Event
+from gpusetup.model.audit import AuditGroup, AuditLine, AuditWho, Event
 
 FILE = "audit.jsonl"
 _HEAD = "audit.head"

@@ -21,11 +21,12 @@ from gpusetup.drive.runner import Channel, Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import password_pipe, secrets_pipe
 from gpusetup.drive.shards import Shards
-from gpusetup.drive.ssh import KNOWN_HOSTS
 from gpusetup.errors import BadInputError
 from gpusetup.model.variables import RoleVariables
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+KNOWN_HOSTS = "known_hosts"
+"""The file of confirmed host keys, in the folder of gpusetup's state."""
 ANSIBLE = (sys.executable, "-m", "ansible", "playbook")
 """ansible-playbook by our own interpreter."""
 

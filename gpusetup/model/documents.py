@@ -88,61 +88,6 @@ class MonitoringFiles(Success, frozen=True, kw_only=True, tag="gpusetup/monitori
     files: tuple[str, ...]
 
 
-class HandoverFiles(Success, frozen=True, kw_only=True, tag="gpusetup/handover/1"):
-    """The files written for another engine."""
-
-    folder: str
-    files: tuple[str, ...]
-    twice: tuple[str, ...]
-    """What host and engine would both do, and how that is prevented."""
-    warnings: tuple[str, ...]
-
-
-class BundleMade(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-made/1"):
-    """A bundle that was made or checked."""
-
-    path: str
-    manifest_sha256: str
-    gpusetup: str
-    files: int
-    bytes: int
-    sets: tuple[str, ...]
-    systems: tuple[str, ...] = ()
-
-
-class Carried(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of a bundle."""
-
-    name: str
-    size: int
-
-
-class SystemWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a distribution release needs in a bundle."""
-
-    system: str
-    stacks: int
-    packages: int
-    wheels: int
-    bytes: int
-    files: tuple[Carried, ...]
-
-
-class BundleWanted(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-wanted/1"):
-    """What a bundle would fetch."""
-
-    systems: tuple[SystemWanted, ...]
-
-
-class BundleDiff(Success, frozen=True, kw_only=True, tag="gpusetup/bundle-diff/1"):
-    """The files of a newer bundle that an older one lacks, and the newer manifest."""
-
-    path: str
-    older: str
-    bytes: int
-    files: tuple[Carried, ...]
-
-
 class Timer(Success, frozen=True, kw_only=True, tag="gpusetup/timer/1"):
     """One of gpusetup's systemd timers; `when` and `runs` are empty if there is none."""
 
@@ -218,8 +163,11 @@ def documents() -> dict[str, str]:
 
 def forms_of(name: str) -> tuple[type[Struct], ...]:
     """Return a document's types: that of the answer, then those printed when the answer is no."""
-    found = (form.partition(".") for form in _table()[name]["forms"])
-    return tuple(getattr(import_module(f"gpusetup.model.{module}"), struct) for module, _, struct in found)
+    found = (form.rpartition(".") for form in _table()[name]["forms"])
+    return tuple(
+        getattr(import_module(module if "." in module else f"gpusetup.model.{module}"), struct)
+        for module, _, struct in found
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What every module of the package imports, read from its text."""
+"""What every module of gpusetup and gpusetup-fleet imports, read from its text."""
 
 import ast
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ class Import(NamedTuple):
 
 
 def modules() -> list[Path]:
-    """Return every module of the package."""
-    return sorted(path for path in PACKAGE.rglob("*.py") if "_content" not in path.parts)
+    """Return every module of both packages."""
+    found = [*PACKAGE.rglob("*.py"), *PACKAGE.with_name("gpusetup_fleet").rglob("*.py")]
+    return sorted(path for path in found if "_content" not in path.parts)
 
 
 def name_of(path: Path) -> str:

@@ -16,9 +16,10 @@ def test_each_slow_stage_is_one_and_names_what_is_there():
 @pytest.mark.parametrize(
     ("path", "stages_run"),
     [
-        ("docs/guides/apply.md", {"site"}),
+        ("docs/guides/apply.md", {"site", "fleet"}),
+        ("gpusetup_fleet/pull/web.py", {"fleet", "site"}),
         ("gpusetup/rollout/waves.py", {"drive", "lab-long"}),
-        ("gpusetup/report/html.py", set()),
+        ("gpusetup/report/html.py", {"fleet"}),
         ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule", "lab-long", "tools"}),
         ("tests/stages.py", set(changes.TOUCH)),
         ("tests/unit/test_versions.py", set()),
@@ -57,5 +58,5 @@ def test_where_no_tested_commit_is_known_what_needs_another_machine_or_a_booted_
     subprocess.run(["git", "branch", "-q", "-D", "main"], cwd=checkout, check=True)
     monkeypatch.setenv("GPUSETUP_TESTED", named)
     decided = changes.decided().items()
-    assert {stage for stage, (runs, _why) in decided if runs} == {"drive", "tools", "lab-long", "site"}
+    assert {stage for stage, (runs, _why) in decided if runs} == {"fleet", "drive", "tools", "lab-long", "site"}
     assert {stage for stage, (_runs, why) in decided if "./dev test all" in why} == {"vm", "molecule"}

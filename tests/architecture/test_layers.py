@@ -25,15 +25,17 @@ LAYERS = (
     ("recovery",),
     ("facts", "verify", "doctor"),
     ("report",),
-    ("monitoring", "watch"),
-    ("health",),
-    ("compare", "handover"),
+    ("monitoring",),
     ("rollout",),
     ("bootstrap",),
-    ("supply",),
-    ("pull",),
+    ("fleet.ssh",),
+    ("fleet.model",),
+    ("fleet.health", "fleet.watch", "fleet.compare", "fleet.handover", "fleet.supply"),
+    ("fleet.pull",),
     ("cli", "api"),
+    ("fleet.cli",),
 )
+"""`fleet.` begins the parts of gpusetup_fleet, which gpusetup itself never imports."""
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 OUTSIDE = {"__main__", "callback_plugins", "inventory_plugins"}
 """The program's door, and the adapters that Ansible loads inside its own processes."""
@@ -47,8 +49,9 @@ LONGEST = 500
 
 
 def part_of(module):
-    """Return the part of the package that a module belongs to: `resolve` for gpusetup.resolve.search."""
-    return module.split(".")[1] if "." in module else ""
+    """Return the part that a module belongs to: `resolve` for gpusetup.resolve.search, `fleet.pull` for gpusetup_fleet.pull.web."""
+    package, _, rest = module.partition(".")
+    return f"{'fleet.' if package == 'gpusetup_fleet' else ''}{rest.split('.')[0]}" if rest else ""
 
 
 def calls(path):
@@ -63,10 +66,14 @@ def pointing_right(path):
     if mine in OUTSIDE | {""}:
         return
     for found in imports(path):
-        other = part_of(found.module) if found.module.startswith("gpusetup.") else ""
+        other = part_of(found.module) if found.module.startswith(("gpusetup.", "gpusetup_fleet.")) else ""
         if other in ("", "__version__") or other == mine:
             continue
-        if LEVEL[other] > LEVEL[mine] or (LEVEL[other] == LEVEL[mine] and not found.typing_only):
+        if (
+            other.startswith("fleet.") > mine.startswith("fleet.")
+            or LEVEL[other] > LEVEL[mine]
+            or (LEVEL[other] == LEVEL[mine] and not found.typing_only)
+        ):
             yield f"{path}:{found.line}: {mine} imports {found.module}"
 
 
@@ -84,7 +91,7 @@ def impure(path):
 
 def printing(path):
     """What prints or exits outside the command line; a stream that the command line handed in may be written to."""
-    if part_of(name_of(path)) in ("cli", *OUTSIDE) or name_of(path) in INSIDE_ANSIBLE:
+    if part_of(name_of(path)) in ("cli", "fleet.cli", *OUTSIDE) or name_of(path) in INSIDE_ANSIBLE:
         return
     for node, called in calls(path):
         target = next((ast.unparse(word.value) for word in node.keywords if word.arg == "file"), "sys.stdout")
@@ -110,7 +117,7 @@ def starting_processes(path):
 
 def taking_the_command_line(path):
     """What reads the command line's arguments below the command line: there they are frozen options."""
-    if part_of(name_of(path)) in ("cli", *OUTSIDE):
+    if part_of(name_of(path)) in ("cli", "fleet.cli", *OUTSIDE):
         return
     for node in ast.walk(tree(path)):
         named = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
@@ -137,6 +144,7 @@ def test_every_module_keeps_the_rule(rule):
         (pointing_right, "model/x.py", "import gpusetup.cli.main"),
         (pointing_right, "model/x.py", "from gpusetup.plan import host"),
         (pointing_right, "verify/x.py", "import gpusetup.doctor.scan"),
+        (pointing_right, "cli/x.py", "def f():\n    from gpusetup_fleet.watch import view"),
         (impure, "resolve/x.py", "import os"),
         (impure, "plan/x.py", "def f():\n    return open('x')"),
         (printing, "drive/x.py", "print('x')"),
@@ -167,8 +175,8 @@ def test_nothing_is_called_utils():
 
 
 def test_every_part_of_the_package_has_its_place():
-    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert parts - {"__init__"} <= set(LEVEL) | OUTSIDE
+    parts = {part_of(name_of(path)) for path in modules()}
+    assert parts - {""} <= set(LEVEL) | OUTSIDE
 
 
 ROOT = PACKAGE.parent

@@ -30,7 +30,7 @@ _DOORS = {"services", "alternatives", "boot_arguments", "apt", "dnf", "zypper"}
 
 
 def _code():
-    found = [*(ROOT / "plugins").rglob("*.py"), *PACKAGE.rglob("*.py")]
+    found = [*(ROOT / "plugins").rglob("*.py"), *PACKAGE.rglob("*.py"), *(ROOT / "gpusetup_fleet").rglob("*.py")]
     theirs = [path for path in found if not (path.name in OWNERS and path.parent.name == "gpu_host")]
     return sorted(path for path in theirs if "_content" not in path.parts)
 

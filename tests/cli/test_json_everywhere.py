@@ -15,9 +15,9 @@ from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import choosing
-from gpusetup.supply.fetching import Wanted
-from gpusetup.supply.root import Entry
+from gpusetup_fleet.supply import choosing
+from gpusetup_fleet.supply.fetching import Wanted
+from gpusetup_fleet.supply.root import Entry
 from tests.property.test_command_line import run, unstated
 from tests.stored import stored_rows
 

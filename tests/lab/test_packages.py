@@ -15,7 +15,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from gpusetup.supply.cyclonedx import VERSION
+from gpusetup_fleet.supply.cyclonedx import VERSION
 from tests.lab import machine
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.process import run

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import package_manager
 
+from tests.fleet.supply import rpms
 from tests.modules.rpm_host import RpmHost
-from tests.unit.supply import rpms
 
 NEEDED = rpms.NEEDED
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
 
+from tests.fleet.supply.rpms import Rpm
 from tests.modules.stand_ins import replace
-from tests.unit.supply.rpms import Rpm
 
 NOTHING = (0, "", "")
 

@@ -14,7 +14,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
 from gpusetup.model.bundle import BundledFile, Manifest
-from gpusetup.supply.signing import signer
+from gpusetup_fleet.supply.signing import signer
 from tests.modules.stand_ins import refused, write
 
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from gpusetup.model.pull import FleetHost, FleetState, PullReport
 from gpusetup.model.verdict import Result
-from gpusetup.pull.fleet_page import to_html as fleet_html
 from gpusetup.report.html import to_html as report_html
 from gpusetup.report.model import HostReport, Report
+from gpusetup_fleet.model.pull import FleetHost, FleetState, PullReport
+from gpusetup_fleet.pull.fleet_page import to_html as fleet_html
 from tests.lab.browser import BROWSER
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")

@@ -8,7 +8,18 @@ from gpusetup.cli import grammar
 from gpusetup.cli.commands import ALIASES, COMMANDS, WITHOUT_OWN, first_words
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("README.md", "CONTRIBUTING.md", "docs", "gpusetup", "plugins", "roles", "playbooks", "inventory", "tools")
+PLACES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "gpusetup",
+    "gpusetup_fleet",
+    "plugins",
+    "roles",
+    "playbooks",
+    "inventory",
+    "tools",
+)
 RECORDS = ("docs/benchmarks/", "gpusetup/matrix/data/")
 """What was measured or published, as it was then."""
 FIRST = {*first_words(), *ALIASES, *grammar.tables()["meant_by_command"], "help", "version"}

@@ -79,7 +79,7 @@ def is_there(name):
 def test_every_file_and_module_that_is_named_exists():
     places = (
         "docs/**/*.md", "*.md", "*.toml", "*.yml", ".github/**/*.*", "roles/**/*.yml", "roles/*/README.md",
-        *(f"{folder}/**/*.py" for folder in ("gpusetup", "plugins", "roles", "tools", "bench", "tests/lab", "tests/property")),
+        *(f"{folder}/**/*.py" for folder in ("gpusetup", "gpusetup_fleet", "plugins", "roles", "tools", "bench", "tests/lab", "tests/property")),
     )  # fmt: skip
     pages = {path for place in places for path in ROOT.glob(place) if path.is_file() and path.name != "CHANGELOG.md"}
     named = [

@@ -13,7 +13,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from gpusetup.cli.commands import COMMANDS
-from gpusetup.supply.cyclonedx import VERSION, bill, bill_of, component
+from gpusetup_fleet.supply.cyclonedx import VERSION, bill, bill_of, component
 from tools.release import bills, man, single, starter
 from tools.release.tree import Target, without_origin
 

@@ -21,8 +21,8 @@ import msgspec
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.repos import ReposFile
-from gpusetup.supply import apt_repository, rpm_repository
 from gpusetup.versions import cuda_minor, nv
+from gpusetup_fleet.supply import apt_repository, rpm_repository
 from tools.refresh.asking import Fault
 from tools.refresh.drivers import VERSION, add_driver
 from tools.refresh.gathering import Publication

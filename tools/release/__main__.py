@@ -1,7 +1,8 @@
 """Build what people install: `./dev release [KIND …] [--out DIR] [--python 3.11 …] [--arch amd64]`.
 
-Kinds: wheel (with the sdist), collection (Ansible Galaxy), single (one file that needs only Python), deb, rpm; all of
-them when none is named. container, an image of the .deb, is built when it is named: it fetches its base (--base).
+Kinds: wheel (with the sdist, and the wheel of gpusetup-fleet), collection (Ansible Galaxy), single (one file that
+needs only Python), deb, rpm; all of them when none is named. container, an image of the .deb, is built when it is
+named: it fetches its base (--base).
 --rehearse does all that the release workflow does before it uploads: it builds twice, compares the bytes, and has twine
 and, where it is installed, lintian look at the packages. Exit 1 when one of them has something against it.
 Beside each file lies its bill of materials (.cdx.json). The same commit gives the same bytes: every date in them is the
@@ -128,9 +129,9 @@ def made(  # noqa: PLR0917 - what the command line says, in its order
 
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        wheel, sdist = python_packages(scratch, when)
+        wheel, sdist, fleet = python_packages(scratch, when)
         if "wheel" in kinds:
-            for package in (wheel, sdist):
+            for package in (wheel, sdist, fleet):
                 add(Path(shutil.copy(package, out)), bills.asked_by(package))
         if "collection" in kinds:
             add(collection(out, scratch, when), [])
@@ -158,14 +159,16 @@ def made(  # noqa: PLR0917 - what the command line says, in its order
     return found
 
 
-def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
-    """Build the sdist, and the wheel from it."""
+def python_packages(folder: Path, when: int) -> tuple[Path, Path, Path]:
+    """Build the sdist, the wheel from it, and beside them the wheel of gpusetup-fleet."""
     share.write(folder / "share")
-    argv = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    argv = [sys.executable, "-m", "build", "--outdir", str(folder)]
     told = {"GPUSETUP_REPOSITORY": front.repository(ROOT), "GPUSETUP_SHARE": str(folder / "share")}
     env = {**os.environ, "SOURCE_DATE_EPOCH": str(when), **told}
-    subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
-    return next(folder.glob("gpusetup-*.whl")), next(folder.glob("gpusetup-*.tar.gz"))
+    for words in ([str(ROOT)], ["--wheel", str(ROOT / "gpusetup_fleet")]):
+        subprocess.run([*argv, *words], check=True, env=env, stdout=subprocess.DEVNULL)
+    found = [next(folder.glob(name)) for name in ("gpusetup-*.whl", "gpusetup-*.tar.gz", "gpusetup_fleet-*.whl")]
+    return found[0], found[1], found[2]
 
 
 def collection(out: Path, scratch: Path, when: int) -> Path:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from gpusetup.supply.cyclonedx import bill, component, python_library
+from gpusetup_fleet.supply.cyclonedx import bill, component, python_library
 
 SUFFIX = ".cdx.json"
 _NAMES = (

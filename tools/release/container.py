@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from gpusetup import __version__
-from gpusetup.supply.cyclonedx import component
+from gpusetup_fleet.supply.cyclonedx import component
 from tools.release.tree import MACHINES, ROOT
 
 BASE = "docker.io/library/debian:trixie-slim"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "usr/lib/gpusetup"
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 EXTRAS = ("collector",)
-"""Optional dependencies of the wheel; a package includes them, as nothing can be added later."""
+"""Extras of the wheel, gpusetup-fleet too; a package includes them, as nothing can be added later."""
 _GLIBC = ("2_17", "2_28", "2_34")
 """Accepted wheel platforms: the oldest supported system has 2.34."""
 
@@ -84,10 +84,18 @@ def without_origin(site: Path) -> None:
 
 
 def pip_words(wheel: Path, target: Target) -> list[str]:
-    """Return pip's arguments to install a wheel and its requirements for another machine."""
+    """Return pip's arguments to install a wheel and its requirements, gpusetup-fleet beside it, for another machine."""
     words = ["--disable-pip-version-check", "--python-version", target.python, "--implementation", "cp"]
     words += [word for glibc in _GLIBC for word in ("--platform", f"manylinux_{glibc}_{target.machine}")]
-    words += ["--platform", "any", "--only-binary", ":all:", f"{wheel}[{','.join(EXTRAS)}]"]
+    words += [
+        "--platform",
+        "any",
+        "--only-binary",
+        ":all:",
+        "--find-links",
+        str(wheel.parent),
+        f"{wheel}[{','.join(EXTRAS)}]",
+    ]
     if target.python == "3.10":
         words.append("tomli")  # pip reads `python_version < "3.11"` as of the Python that it runs in
     return words

@@ -19,8 +19,8 @@ from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest
-from gpusetup.supply import server
-from gpusetup.supply.server import _answer
+from gpusetup_fleet.supply import server
+from gpusetup_fleet.supply.server import _answer
 from tests.flaky import CONTENT, serving
 from tests.refusals import refused
 from tests.replay import metadata, packed

@@ -11,7 +11,7 @@ from gpusetup.cli import timers
 from gpusetup.cli.main import command_parser, main
 from gpusetup.content import host_code
 from gpusetup.errors import BadInputError
-from gpusetup.health import schedulers
+from gpusetup_fleet.health import schedulers
 
 DRIFT = timers.Task(does="check {what} for drift")
 HOSTILE = """a b"c'd$HOME%h\\;e"""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def used():
-    files = [path for folder in ("gpusetup", "plugins") for path in (ROOT / folder).rglob("*.py")]
+    files = [path for folder in ("gpusetup", "gpusetup_fleet", "plugins") for path in (ROOT / folder).rglob("*.py")]
     files.append(ROOT / "gpusetup/bootstrap/instance/first-stage")
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     return sorted(set(re.findall(r"[\"'](GS-\d{3})[\"']", text)))

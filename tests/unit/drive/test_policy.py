@@ -16,7 +16,7 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
 from gpusetup.errors import PreflightError
-from gpusetup.model.fleet import AuditWho
+from gpusetup.model.audit import AuditWho
 from tests.refusals import refused
 from tests.stored import stored
 

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.drive import schedulers
 from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerError, Slurm
 from gpusetup.errors import BadInputError
-from gpusetup.health import schedulers as health
+from gpusetup_fleet.health import schedulers as health
 from tests.refusals import refused
 from tests.stored import spoiled
 

@@ -11,8 +11,8 @@ from importlib import import_module
 
 import pytest
 
-from gpusetup.drive.ssh import BOOT
-from gpusetup.watch.fleet import sent
+from gpusetup_fleet.ssh import BOOT
+from gpusetup_fleet.watch.fleet import sent
 from tests.stored import stored
 
 MODULE = import_module("gpu_read.reader")

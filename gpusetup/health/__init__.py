@@ -1,1 +1,0 @@
-"""Health over time: the history of verifications, and taking hosts out of service and back."""

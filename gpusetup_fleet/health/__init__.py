@@ -1,0 +1,1 @@
+"""Taking hosts out of service and back, by their verifications."""

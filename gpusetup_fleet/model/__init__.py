@@ -1,0 +1,1 @@
+"""The documents that these commands print, write and exchange."""
