@@ -29,7 +29,7 @@ def texts() -> dict[str, str]:
         host_code(name) for name in ("gpu_host.desktop_texts", "gpu_host.monitoring", "gpu_judge.names")
     )
     return {
-        "gpusetup-collector.service": _text("pull/collector.service"),
+        "gpusetup-collector.service": _text("gpusetup_fleet/pull/collector.service"),
         "gpusetup-gpu-textfile.service": monitoring._LOOK,
         "gpusetup-desktop-page-NAME.service": desktops.PAGE,
         "gpusetup-desktop-of-NAME.service": desktops.DESKTOP,
@@ -37,16 +37,16 @@ def texts() -> dict[str, str]:
         "gpusetup-cdi.service": host_code("gpu_host.cdi")._UNIT,
         "gpusetup-imex-channels.service": judge._IMEX_UNIT,
         "gpusetup-mig.service": host_code("gpu_host.mig_kept")._UNIT,
-        "gpusetup-health.service": _text("cli/data/command.service"),
-        "gpusetup-drift.service": _text("cli/data/command.service"),
+        "gpusetup-health.service": _text("gpusetup/cli/data/command.service"),
+        "gpusetup-drift.service": _text("gpusetup/cli/data/command.service"),
         "gpusetup-resume.service": _constant("plugins/modules/gpu_reboot_stage.py", "_TEXT"),
-        "gpusetup-bootstrap.service": _text("bootstrap/instance/gpusetup-bootstrap.service"),
+        "gpusetup-bootstrap.service": _text("gpusetup/bootstrap/instance/gpusetup-bootstrap.service"),
     }
 
 
 def _text(place: str) -> str:
-    """Return a unit from its own file."""
-    return (ROOT / "gpusetup" / place).read_text(encoding="utf-8")
+    """Return a unit from a file of its own."""
+    return (ROOT / place).read_text(encoding="utf-8")
 
 
 def _constant(place: str, name: str) -> str:

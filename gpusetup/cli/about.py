@@ -5,6 +5,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpusetup import __version__
@@ -35,7 +36,8 @@ def about() -> About:
         python=platform.python_version(),
         interpreter=sys.executable,
         platform=platform.platform(),
-        libraries={name: _library(name) for name in _LIBRARIES},
+        libraries={name: _library(name) for name in _LIBRARIES}
+        | {"gpusetup-fleet": __version__ if find_spec("gpusetup_fleet") else None},
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import gpusetup
 
 PACKAGE = Path(gpusetup.__file__).parent
-READERS = (PACKAGE, PACKAGE.parent / "plugins/module_utils/gpu_judge")
+READERS = (PACKAGE, PACKAGE.with_name("gpusetup_fleet"), PACKAGE.parent / "plugins/module_utils/gpu_judge")
 """The judge's rules, which hosts and plans share, read the rows of MIG profiles as dictionaries."""
 MODELS = ("release", "platforms", "packages", "repos", "tables")
 

@@ -15,11 +15,10 @@ ASK = "import ssl,sys,urllib.request as u; c=ssl.create_default_context(cafile='
 @pytest.mark.slow
 def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts, tmp_path):
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, CHECKOUT], check=True, timeout=600
-    )
-    (wheel,) = tmp_path.glob("gpusetup-*.whl")
-    host.path(f"/srv/{wheel.name}").write_bytes(wheel.read_bytes())
+    argv = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path]
+    subprocess.run([*argv, CHECKOUT, CHECKOUT / "gpusetup_fleet"], check=True, timeout=600)
+    for wheel in tmp_path.glob("gpusetup*.whl"):
+        host.path(f"/srv/{wheel.name}").write_bytes(wheel.read_bytes())
     ca, pair = certificates(tmp_path)
     host.path("/srv/ca.pem").write_bytes(ca.read_bytes())
     host.path("/srv/site.pem").write_bytes(pair.read_bytes())
@@ -28,7 +27,9 @@ def test_it_starts_reloads_and_stops_in_its_sandbox(lab_hosts, tmp_path):
     host.ssh("apt-get", "-q", "update", timeout=300)
     host.ssh("apt-get", "-q", "-y", "install", "python3-venv", timeout=600)
     host.ssh("python3", "-m", "venv", "/opt/g")
-    host.ssh("/opt/g/bin/python", "-m", "pip", "install", "-q", f"/srv/{wheel.name}[collector]", timeout=1200)
+    host.ssh(
+        "/opt/g/bin/python", "-m", "pip", "install", "-q", "--find-links", "/srv", "gpusetup[collector]", timeout=1200
+    )
     host.ssh("useradd", "--system", "gpusetup")
     host.ssh("install", "-d", "-o", "gpusetup", "-m", "0700", "/srv/gpusetup")
     host.ssh("chown", "gpusetup:", "/srv/site.pem")

@@ -150,7 +150,7 @@ def test_every_option_that_a_message_names_is_one_of_its_command():
     options_of = {name: command_parser(name)._option_string_actions for name in COMMANDS}
     options_of |= {short: options_of[name] for short, name in ALIASES.items()}
     texts = [path.read_text("utf-8") for path in (ROOT / "gpusetup").rglob("*.json")]
-    for path in (*(ROOT / "gpusetup").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")):
+    for path in (*ROOT.glob("gpusetup*/**/*.py"), *(ROOT / "plugins").rglob("*.py")):
         found = ast.walk(ast.parse(path.read_text("utf-8")))
         texts += [one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     wrong, seen = set(), 0

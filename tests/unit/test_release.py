@@ -6,13 +6,16 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from gpusetup import __version__
 from gpusetup.cli.commands import COMMANDS
+from gpusetup.model import toml
 from gpusetup_fleet.supply.cyclonedx import VERSION, bill, bill_of, component
 from tools.release import bills, man, single, starter
 from tools.release.tree import Target, without_origin
@@ -34,6 +37,12 @@ def test_troff_has_nothing_to_say_against_a_page():
         argv = ["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z"]
         done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def test_both_packages_have_one_version():
+    place = Path(__file__).parents[2] / "gpusetup_fleet/pyproject.toml"
+    told = toml(place.read_text(encoding="utf-8"))["project"]
+    assert (told["version"], told["dependencies"]) == (__version__, [f"gpusetup=={__version__}"])
 
 
 def wheel(folder, name, content):

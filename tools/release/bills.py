@@ -25,6 +25,10 @@ _NAMES = (
     (re.compile(r"gpusetup_(?P<version>[^_]+)_(?P<arch>\w+)\.deb"), "pkg:deb/debian/gpusetup@{version}?arch={arch}"),
     (re.compile(r"gpusetup-(?P<version>.+)\.(?P<arch>\w+)\.rpm"), "pkg:rpm/gpusetup@{version}?arch={arch}"),
     (re.compile(r"gpusetup-(?P<version>.+?)-py3-none-any\.whl"), "pkg:pypi/gpusetup@{version}?file_name={file}"),
+    (
+        re.compile(r"gpusetup_fleet-(?P<version>.+?)-py3-none-any\.whl"),
+        "pkg:pypi/gpusetup-fleet@{version}?file_name={file}",
+    ),
     (re.compile(r"gpusetup-stack-(?P<version>.+)\.tar\.gz"), "pkg:generic/gpusetup.stack@{version}?file_name={file}"),
     (re.compile(r"gpusetup-(?P<version>\d.*)\.tar\.gz"), "pkg:pypi/gpusetup@{version}?file_name={file}"),
     (
@@ -49,7 +53,7 @@ def _subject(made: Path, version: str) -> dict[str, Any]:
             told = {"version": version, **found.groupdict(), "file": made.name}
             where = purl.format(**{name: quote(value, safe="~") for name, value in told.items()})
             digest = hashlib.sha256(made.read_bytes()).hexdigest()
-            name = "gpusetup.stack" if "gpusetup.stack" in purl else "gpusetup"
+            name = purl.partition("@")[0].rpartition("/")[2]
             return component(name, told["version"], where, digest, "application") | {
                 "licenses": [{"license": {"id": "Apache-2.0"}}]
             }
