@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.cli.verify import _boards
 from gpusetup.errors import BadInputError
 from gpusetup.model.verdict import Item, Result
 from gpusetup.report import history
 from gpusetup.report.model import HostReport, Report, Row
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
-from gpusetup_fleet.cli.history import boards
 from tests.hosts.machines import changed
 from tests.refusals import refused
 from tests.unit.verify.verify_documents import captured, set_smi
@@ -108,7 +108,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 sys.path[:0] = [{root!r}]
-from tests.unit.report.test_history import copy, keep, report_of
+from tests.fleet.health.test_history import copy, keep, report_of
 for number in range(100000):
     keep(Path({path!r}), report_of(number, *[copy(4000.0 + index) for index in range(40)]))
     print(number, flush=True)
@@ -164,7 +164,7 @@ def test_a_figure_has_its_picture(here, tmp_path):
     here["document"] = document = captured("h200-x4-full")
     path = history.file_of("localhost", os.environ, here=True)
     for number in range(20):
-        keep(path, report_of(number, copy(4200.0 - 25 * number)), boards(document))
+        keep(path, report_of(number, copy(4200.0 - 25 * number)), _boards(document))
     here["document"], out = captured("h200-x4-full"), tmp_path / "report.html"
     main(["verify", "--level", "full", "--format", "html", "--out", str(out)])
     page = out.read_text()
