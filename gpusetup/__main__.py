@@ -15,6 +15,8 @@ def run() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("gpusetup: interrupted\n")
         return 130  # Exit.INTERRUPTED, whose import may be what was interrupted
+    finally:
+        gc.freeze()  # nor does the interpreter search for it at its end
 
 
 if __name__ == "__main__":

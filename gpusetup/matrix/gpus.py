@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])"
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
-_TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
+_TELLS_A_PRODUCT = r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}"
 _UNITS = r"[0-9]*gb"
 _AROUND = r"(?i)\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gx\b|\bnvl\d+\b|\(nvgpu\)"
 """What a name has besides the product's: its MIG slice, its cooling, the system that it is in."""
@@ -88,12 +88,8 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
     )  # fmt: skip
 
 
-def _agreement(gpu: Gpu) -> tuple[object, ...]:
-    return (gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.open_required)
-
-
 def _tokens(name: str) -> frozenset[str]:
-    return frozenset(_TOKEN.findall(name.lower())) - _FILLER
+    return frozenset(_normal(name).split())
 
 
 @lru_cache(maxsize=4096)
@@ -103,28 +99,28 @@ def _normal(name: str) -> str:
 
 def _of_architecture(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     """Return the products of a named architecture, without Jetsons and workstation SoCs."""
-    lowered = text.strip().lower()
-    return [
-        gpu
-        for gpu in gpus
-        if lowered in {gpu.arch.lower() + suffix for suffix in _ARCHITECTURE_SUFFIXES}
-        and gpu.kind not in ("jetson", "workstation-soc")
-    ]
+    named = {text.strip().lower().removesuffix(suffix) for suffix in _ARCHITECTURE_SUFFIXES}
+    return [gpu for gpu in gpus if gpu.arch.lower() in named and gpu.kind not in ("jetson", "workstation-soc")]
+
+
+def _with_tokens(gpus: Iterable[Gpu], tokens: frozenset[str]) -> list[Gpu]:
+    return [gpu for gpu in gpus if tokens and any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
 
 
 def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     if found := _of_architecture(gpus, text):
         return found
     wanted = _normal(text)
-    exact = [gpu for gpu in gpus if wanted in {_normal(name) for name in (gpu.name, *gpu.aliases)}]
+    last = wanted.rpartition(" ")[2]  # few names contain it: the others need not be taken apart
+    near = [gpu for gpu in gpus if any(last in name.lower() for name in (gpu.name, *gpu.aliases))]
+    exact = [gpu for gpu in near if any(wanted == _normal(name) for name in (gpu.name, *gpu.aliases))]
     if exact:
         return exact
-    if not any(_TELLS_A_PRODUCT.fullmatch(token) and not re.fullmatch(_UNITS, token) for token in _tokens(text)):
+    if not any(re.fullmatch(_TELLS_A_PRODUCT, token) and not re.fullmatch(_UNITS, token) for token in _tokens(text)):
         return []  # `gb`, `ti` or `3` alone are parts of many names and identify no product
-    for tokens in (_tokens(text), _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
-        found = [gpu for gpu in gpus if any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
-        if tokens and found:
-            return found
+    found = _with_tokens(near, _tokens(text))
+    if found := found or _with_tokens(gpus, _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
+        return found
     product = re.sub(_AROUND, "", text)
     return _matches(gpus, product) if product != text else []
 
@@ -210,7 +206,7 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     found = gpus_named(matrix, text)
     if _of_architecture(matrix.gpus.gpus, text):
         found = [gpu for gpu in found if gpu.only_cpu is None] or found
-    if len({_agreement(gpu) for gpu in found}) > 1:
+    if len({(gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.open_required) for gpu in found}) > 1:
         raise _ambiguous(text, found)
     label = found[0].name if len(found) == 1 or _PCI_ID.fullmatch(text) else text
     return kind_of(matrix, found, label)

@@ -6,7 +6,7 @@ vendor-confirmed release of each requested component, a driver native to a reque
 native before minor-version compatibility, the usual build of that release, and the newest of everything else.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from msgspec import Struct
@@ -18,8 +18,8 @@ from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
 from gpusetup.resolve.packages import needs_torch
-from gpusetup.resolve.search import Domains, Pair, Problem, bits
-from gpusetup.resolve.space import FRAMEWORKS, Space, python_rank
+from gpusetup.resolve.search import Domains, Pair, Problem
+from gpusetup.resolve.space import FRAMEWORKS, Space, grouped, python_rank
 from gpusetup.versions import nv
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
@@ -271,28 +271,15 @@ def _apply_ranked(
     component, values = criterion.component, space.values[criterion.component]
     if not domains[component] & (domains[component] - 1):
         return domains, witness
-    masks: dict[Any, int] = {}
-    for index in bits(domains[component]):
-        rank = criterion.rank(values[index])
-        masks[rank] = masks.get(rank, 0) | 1 << index
+    masks = grouped(values, criterion.rank, domains[component])
+    alike = grouped(values, criterion.alike, domains[component]) if criterion.alike is not None else {}
     for rank in sorted(masks):
-        if criterion.alike is not None:
-            masks[rank] = _with_equals(values, domains[component], masks[rank], criterion.alike)
-        if witness[component] & masks[rank]:
-            limited = problem.restrict(domains, component, masks[rank])
-            assert limited is not None  # noqa: S101 - the witness lies inside
-            return limited, witness
+        masks[rank] |= sum(same for same in alike.values() if same & masks[rank])
         limited = problem.restrict(domains, component, masks[rank])
-        solution = problem.solve(limited)
+        solution = witness if witness[component] & masks[rank] else problem.solve(limited)
         if limited is not None and solution is not None:
             return limited, solution
     return domains, witness
-
-
-def _with_equals(values: Sequence[Value], domain: int, mask: int, alike: Callable[[Any], Any]) -> int:
-    """Extend the mask by every value of the domain that shares a key with one in it."""
-    same = {alike(values[index]) for index in bits(mask)}
-    return sum(1 << index for index in bits(domain) if alike(values[index]) in same)
 
 
 def _at_most(levels: dict[tuple[Any, Any], int], limit: int) -> Callable[[Any, Any], bool]:
@@ -305,11 +292,7 @@ def _apply_related(
     sides: list[tuple[str, dict[Any, int]]] = []
     reached = []
     for name, key in (criterion.first, criterion.second):
-        groups: dict[Any, int] = {}
-        for index in bits(domains[name]):
-            group = key(space.values[name][index])
-            groups[group] = groups.get(group, 0) | 1 << index
-        sides.append((name, groups))
+        sides.append((name, grouped(space.values[name], key, domains[name])))
         reached.append(key(space.values[name][witness[name].bit_length() - 1]))
     levels = {(one, other): criterion.level(one, other) for one in sides[0][1] for other in sides[1][1]}
     distinct = sorted(set(levels.values()))

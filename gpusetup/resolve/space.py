@@ -20,7 +20,7 @@ from gpusetup.resolve.domains import (
     Value,
     minor_of,
 )
-from gpusetup.resolve.search import Pair, Problem, Unary
+from gpusetup.resolve.search import Pair, Problem, Unary, bits
 from gpusetup.versions import nv
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
@@ -43,11 +43,11 @@ def mask_of(values: Sequence[Value], test: Callable[[Any], bool]) -> int:
     return sum(1 << index for index, value in enumerate(values) if test(value))
 
 
-def grouped(values: Sequence[Value], key: Callable[[Any], Any]) -> dict[Any, int]:
-    """Group the values by a key: key → mask."""
+def grouped(values: Sequence[Value], key: Callable[[Any], Any], domain: int = -1) -> dict[Any, int]:
+    """Group the values of a domain, or all, by a key: key → mask."""
     groups: dict[Any, int] = {}
-    for index, value in enumerate(values):
-        name = key(value)
+    for index in bits(domain & ((1 << len(values)) - 1)):
+        name = key(values[index])
         groups[name] = groups.get(name, 0) | 1 << index
     return groups
 
@@ -64,7 +64,6 @@ class Space:
         self.arch: str = request.arch or DEFAULT_ARCH
         self.values: dict[str, Sequence[Value]] = {}
         self.constraints: list[Unary | Pair] = []
-        self._relations: dict[tuple[str, rules.CudaNeed], Relation | None] = {}
 
     def problem(self) -> Problem:
         """Return the search problem with every constraint."""
@@ -171,10 +170,7 @@ class Space:
 
     def relation(self, driver: DriverValue, value: Value) -> Relation | None:
         """Return how a value's CUDA runtime runs on a driver."""
-        key = (driver.version, self.need(value))
-        if key not in self._relations:
-            self._relations[key] = rules.relation(self.matrix, driver, key[1], forward=self.forward)
-        return self._relations[key]
+        return rules.relation(self.matrix, driver, self.need(value), forward=self.forward)
 
 
 OTHERS = ("3.12", "3.13", "3.11", "3.14", "3.10", "3.9", "3.8", "3.15", "3.7", "3.6")
