@@ -5,6 +5,8 @@ from functools import cache
 from json import JSONDecodeError
 from typing import Any
 
+from gpusetup import shipped
+
 
 class Exit(IntEnum):
     """Exit codes that scripts rely on."""
@@ -51,13 +53,12 @@ def gravest(codes: list[Exit]) -> Exit:
 def references() -> dict[str, dict[str, str]]:
     """Return each error reference's title, meaning and fix."""
     import json
-    import pkgutil
 
     try:
-        text = pkgutil.get_data("gpusetup", "references.json")
+        text = shipped("references.json")
     except OSError:  # a broken installation must still report its error
         return {}
-    found: dict[str, dict[str, str]] = json.loads(text)["references"] if text else {}
+    found: dict[str, dict[str, str]] = json.loads(text)["references"]
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import pkgutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from gpusetup import shipped
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,7 @@ class Command(Protocol):
         """Run the command, print the answer, return the exit code."""
 
 
-_TOLD = json.loads(pkgutil.get_data("gpusetup.cli", "data/commands.json") or b"")
+_TOLD = json.loads(shipped("cli/data/commands.json"))
 COMMANDS: dict[str, tuple[str, str]] = {name: (place, summary) for name, (place, summary) in _TOLD["commands"].items()}
 """A command's full name of one or two words → its module and its summary.
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import pkgutil
 import re
 import sys
 import textwrap
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
+from gpusetup import shipped
 from gpusetup.cli.output import terminal_columns
 from gpusetup.errors import Exit
 
@@ -24,7 +24,7 @@ _GPU = (
 @cache
 def tables() -> dict[str, Any]:
     """Return the command line's data: words of other programs, rare options, columns of tables, texts of states."""
-    found: dict[str, Any] = json.loads(pkgutil.get_data("gpusetup.cli", "data/tables.json") or b"")
+    found: dict[str, Any] = json.loads(shipped("cli/data/tables.json"))
     return found
 
 

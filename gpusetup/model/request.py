@@ -1,11 +1,11 @@
 """Requests to the resolver: components with specifiers, and the machine they are for."""
 
-import pkgutil
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from gpusetup import shipped
 from gpusetup.model import whole
 
 ModuleFlavour = Literal["open", "proprietary"]
@@ -21,7 +21,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     behind: dict[str, str]
 
 
-_NAMES = msgspec.json.decode(pkgutil.get_data(__name__, "data/packages.json") or b"", type=_Names)
+_NAMES = msgspec.json.decode(shipped("model/data/packages.json"), type=_Names)
 PACKAGES = _NAMES.packages
 """Packages above the frameworks by their names on PyPI; those with the most requirements come first."""
 SAID_AS = _NAMES.said_as
