@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 
 _NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
+EXACT = re.compile(r"==([0-9]{1,9}(?:\.[0-9]{1,9})*)(\.\*)?")
+"""What most ask for, `==2.6.0` or `==2.6.*`: judged here, since to import packaging's specifiers takes long."""
 
 
 class NvVersion:
@@ -63,12 +65,16 @@ def nv(text: str) -> NvVersion:
     return NvVersion(text)
 
 
+def named_exactly(specifier: str, version: str) -> bool | None:
+    """Return whether a specifier names a version, by PEP 440; None if it is not `EXACT`, or the version not plain."""
+    wanted = EXACT.fullmatch(specifier)
+    if wanted is None or not _NUMBERS.fullmatch(version):
+        return None
+    series, numbers = nv(wanted[1]).numbers, nv(version).numbers
+    numbers += (0,) * (len(series) - len(numbers))
+    return numbers[: len(series)] == series if wanted[2] else nv(version) == nv(wanted[1])
+
+
 def cuda_minor(text: str) -> str:
     """Return `12.4` for `12.4.1`: the part of a CUDA version that names its family of builds."""
     return ".".join(text.split(".")[:2])
-
-
-def prefix_of(version: str, prefix: str) -> bool:
-    """Return whether `prefix` matches `version` by whole numbers: 550.144 matches 550.144.03, 550.14 does not."""
-    numbers, wanted = nv(version).numbers, nv(prefix).numbers
-    return numbers[: len(wanted)] == wanted

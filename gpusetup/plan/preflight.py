@@ -21,7 +21,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice, Resolution, Stack
 from gpusetup.model.tables import KernelPairsFile
 from gpusetup.resolve.policy import TITLES, breaches
-from gpusetup.versions import cuda_minor, nv, prefix_of
+from gpusetup.versions import cuda_minor, named_exactly, nv
 
 
 def refusal_of(error: GpuSetupError, note: str = "") -> Refusal:
@@ -318,7 +318,7 @@ def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: 
     versions = {package.version for package in packages.driver}
     for pair in pairs.pairs:
         if (
-            prefix_of(choice.version, pair.driver)
+            named_exactly(f"=={pair.driver}.*", choice.version)
             and pair.module in {"any", choice.module}
             and (not pair.systems or facts.os.label in pair.systems)
             and (not pair.package or pair.package in versions)

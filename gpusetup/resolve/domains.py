@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpusetup.model.record import Confidence
@@ -24,10 +23,12 @@ from gpusetup.model.release import (
     TorchRelease,
 )
 from gpusetup.model.request import PACKAGES, ModuleFlavour
-from gpusetup.versions import NvVersion, cuda_minor, nv
+from gpusetup.versions import NvVersion, cuda_minor, named_exactly, nv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from packaging.specifiers import SpecifierSet
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.packages import PackageFile, PackageRelease
@@ -51,7 +52,7 @@ def package_values(matrix: Matrix, name: str) -> list[PackageValue]:
     return [PackageValue(item.version, file, item, item.confidence) for item in file.releases]
 
 
-_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+_PLAIN = r"[0-9]+(?:\.[0-9]+)*"
 """A version that can be the beginning of a longer one; 2.7.1rc1 and 2.7.1+cpu cannot."""
 PYTHONS = tuple(f"3.{minor}" for minor in range(5, 16))
 _PATCHES = 40
@@ -198,14 +199,18 @@ def _published(matrix: Matrix) -> dict[int, list[DriverVersion]]:
     return by_branch
 
 
-@lru_cache(maxsize=256)
-def _specifiers(text: str) -> SpecifierSet:
+@lru_cache(maxsize=4096)
+def specifiers(text: str) -> SpecifierSet:
+    """Return a specifier that also takes pre-releases."""
+    from packaging.specifiers import SpecifierSet
+
     return SpecifierSet(text, prereleases=True)
 
 
 @lru_cache(maxsize=16384)
 def _named(specifier: str, version: str) -> bool:
-    return _specifiers(specifier).contains(parsed(version))
+    exactly = named_exactly(specifier, version)
+    return specifiers(specifier).contains(parsed(version)) if exactly is None else exactly
 
 
 def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
@@ -213,16 +218,16 @@ def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
     versions = list(versions)
     if not requirement.specifier:
         return set(versions)
-    specifier, specifiers = requirement.specifier, _specifiers(requirement.specifier)
+    specifier = requirement.specifier
     if requirement.component == "python":
         # The matrix has Python minors only; requirements may name patch releases (==3.12.3, >=3.10.4).
         return {minor for minor in versions if any(_named(specifier, f"{minor}.{patch}") for patch in range(_PATCHES))}
     found = {version for version in versions if _named(specifier, version)}
-    if found or not all(part.operator == "==" for part in specifiers):
+    if found or not all(part.operator == "==" for part in specifiers(specifier)):
         return found
-    if not all(_PLAIN.fullmatch(part.version) for part in specifiers):
+    if not all(re.fullmatch(_PLAIN, part.version) for part in specifiers(specifier)):
         return set()
-    wanted = [Version(part.version).release for part in specifiers]
+    wanted = [Version(part.version).release for part in specifiers(specifier)]
     return {version for version in versions if all(parsed(version).release[: len(part)] == part for part in wanted)}
 
 
@@ -294,9 +299,10 @@ RowsByMajor = dict[int, dict[tuple[int, ...], list[CudnnSupport]]]
 """CUDA major → cuDNN version → the support rows for both."""
 
 
-def _rows_by_major(rows: Iterable[CudnnSupport]) -> RowsByMajor:
+@lru_cache(maxsize=8)
+def _rows_by_major(matrix: Matrix) -> RowsByMajor:
     found: RowsByMajor = {}
-    for row in rows:
+    for row in matrix.cudnn.support:
         for cuda_major in {nv(minor).major for minor in row.cuda}:
             found.setdefault(cuda_major, {}).setdefault(_release_key(row.version), []).append(row)
     return found
@@ -321,9 +327,17 @@ def _support_rows(release: CudnnRelease, rows: RowsByMajor) -> Iterable[tuple[Cu
             yield from ((row, True) for row in speaking[nearest] if row.general)
 
 
+@lru_cache(maxsize=64)
+def rows_of_cudnn(matrix: Matrix, version: str) -> list[CudnnSupport]:
+    """Return the support rows for the releases that begin with the same three numbers."""
+    key, rows = _release_key(version), _rows_by_major(matrix)
+    same = (release for release in matrix.cudnn.releases if _release_key(release.version) == key)
+    return [row for release in same for row, _ in _support_rows(release, rows)]
+
+
 @lru_cache(maxsize=8)
 def _cudnns(matrix: Matrix) -> list[CudnnValue]:
-    rows = _rows_by_major(matrix.cudnn.support)
+    rows = _rows_by_major(matrix)
     return [
         CudnnValue(release.version, row, release.cuda_majors, leaning, release.confidence)
         for release in matrix.cudnn.releases

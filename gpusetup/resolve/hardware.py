@@ -18,6 +18,7 @@ from gpusetup.resolve.domains import (
     TorchValue,
     Value,
     domain,
+    rows_of_cudnn,
 )
 from gpusetup.resolve.space import FRAMEWORKS, Space
 from gpusetup.versions import nv
@@ -150,9 +151,7 @@ def uncovered_libraries(space: Space, value: TorchValue) -> list[str]:
 
 
 def _bundled_cudnn_covers(space: Space, version: str, cc: str) -> bool:
-    key = nv(version).numbers[:3]
-    values = [cast("CudnnValue", value) for value in domain("cudnn", space.matrix, space.request)]
-    rows = [value.row for value in values if nv(value.version).numbers[:3] == key]
+    rows = rows_of_cudnn(space.matrix, version)
     return not rows or any(rules.cudnn_row_covers(space.matrix, row, cc) for row in rows)
 
 

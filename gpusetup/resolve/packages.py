@@ -4,9 +4,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.packages import PackageFile, major_of_extra
@@ -98,8 +95,8 @@ def _release(space: Space, name: str) -> None:
 
 def _older_asked_for(space: Space, name: str) -> bool:
     """Return whether a package's wish is more than lower bounds: `==8.6.*` and `<9` may mean a release of long ago."""
-    wish = space.named.get(name)
-    return wish is not None and any(part.operator not in (">=", ">", "!=") for part in SpecifierSet(wish.specifier))
+    wish = space.named.get(name, Requirement(component=name))
+    return any(part.operator not in (">=", ">", "!=") for part in domains.specifiers(wish.specifier))
 
 
 def earlier(day: str) -> str:
@@ -343,14 +340,13 @@ def clashes(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
     return [name for name in first if name in second and not specifiers_meet(first[name], second[name])]
 
 
-@lru_cache(maxsize=4096)
-def _set(text: str) -> SpecifierSet | None:
+def _set(text: str) -> Any:
     plain = exact(text.rpartition("]")[2].strip())
     if plain in {"", "any"}:
         return None
     try:
-        return SpecifierSet(plain, prereleases=True)
-    except InvalidSpecifier:
+        return domains.specifiers(plain)
+    except ValueError:  # not of PEP 440
         return None
 
 
@@ -368,8 +364,8 @@ def specifiers_meet(first: str, second: str) -> bool:
         return True
     bounds = {part.version.removesuffix(".*") for part in (*one, *two)}
     try:
-        tried = [Version(text) for text in ("0", *bounds)]
-        tried += [Version(f"{version.base_version}.0.0.1") for version in tried]
-    except InvalidVersion:
+        tried = [parsed(text) for text in ("0", *bounds)]
+        tried += [parsed(f"{version.base_version}.0.0.1") for version in tried]
+    except ValueError:
         return True
     return any(one.contains(version) and two.contains(version) for version in tried)

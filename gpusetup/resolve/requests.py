@@ -6,13 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import structs
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
 from gpusetup.model.request import BEHIND, BUILT_FOR, COMPONENTS, ELSEWHERE, OF_VENDORS, SAID_AS, Request, Requirement
-from gpusetup.versions import nv
+from gpusetup.resolve.domains import parsed, specifiers
+from gpusetup.versions import EXACT, nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,30 +24,30 @@ _LATEST = re.compile(r"={1,3}\s*latest\s*", re.IGNORECASE)
 _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?(?:\[[a-z0-9,-]*\])?)\s*(?P<specifier>[<>=!~+].*)?\s*", re.DOTALL
 )
-_ABSURD = re.compile(r"[0-9]{10,}")
-_VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
+_ABSURD = r"[0-9]{10,}"
+_VARIANT = r"(?i)\+(cu[0-9]{2,4})\s*(?=,|$)"
 _PARTS = re.compile(r"[\s,]*((?:\[[^\]\s]*\]|[^\s,])+)")
 _PACKAGE_RELEASE = r"-\d[\w.~]*(?:\+cuda(\d+)\.\d+)?$"
 """What apt and dnf put behind a version: 2.26.2-1+cuda12.8."""
 _NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
-_NAME_AND_NUMBER = re.compile(
+_NAME_AND_NUMBER = (
     r"([A-Za-z]+(?:[-_][A-Za-z]+)*)-?([0-9]+(?:\.[0-9]+)*(?:\+cu[0-9]{2,3}(?![\w.]))?)(?:-[\w.+-]+\.whl)?"
 )
 _AROUND = r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]"
 """What a package's name has around the word that distinguishes it."""
 _IMAGE = r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+"
-_COUNTED = re.compile(
-    r"(?P<n>[1-9]\d?)\s*(?:[x\u00d7*]\s*|\s)(?=[a-z])(?P<name>.+)|(?P<named>.+?)\s*(?:(?<=[\d\s])[x\u00d7*]|:)\s*(?P<count>[1-9]\d?)",
-    re.IGNORECASE,
+_COUNTED = (
+    r"(?i)(?P<n>[1-9]\d?)\s*(?:[x\u00d7*]\s*|\s)(?=[a-z])(?P<name>.+)"
+    r"|(?P<named>.+?)\s*(?:(?<=[\d\s])[x\u00d7*]|:)\s*(?P<count>[1-9]\d?)"
 )
 """Several GPUs of one kind: 8xh100, 2*a100, h100 x 8, h100:8."""
 _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
 _OF_PYTHON = r"={1,3}\s*(?:python|py|cp)?3(?:\.?([0-9]{1,2}))?"
 """A Python as programs call it: python3.11, cp311, py3."""
-_ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
+_ONE_EQUALS = r"=\s*(?P<version>[^,=]+)(?P<rest>,.*)?"
 _CUDA_MAJOR = r"cu1[0-9]"
 _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
-_NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
+_NAMES_TORCH = r"(?i)(?:py)?torch(?![A-Za-z-])"
 _SERIES_OF = r"==(\d+\.\d+)(?:\.[\d*]+)*$"
 _SERIES = 2
 """After one `=`, a version with fewer dots than this is a prefix: torch=2.6 is torch==2.6.*."""
@@ -85,11 +84,13 @@ def _component(name: str, text: str) -> str:
 
 def _canonical(specifier: str) -> str:
     """Return the specifier in its canonical spelling; raise now for what packaging would reject only later."""
-    if _ABSURD.search(specifier):
-        raise InvalidSpecifier(specifier)
-    parts = SpecifierSet(specifier)
+    if EXACT.fullmatch(specifier):
+        return specifier
+    if re.search(_ABSURD, specifier):
+        raise ValueError(specifier)
+    parts = specifiers(specifier)
     for part in parts:
-        Version(part.version.removesuffix(".*"))  # === takes any text
+        parsed(part.version.removesuffix(".*"))  # === takes any text
     return str(parts)
 
 
@@ -148,7 +149,7 @@ def _plain_spelling(text: str) -> str:
         major = digits[:2] if digits[0] == "1" else digits[0]
         minor = digits[len(major) :]
         return f"cuda={major}.{minor}" if minor else f"cuda={major}"
-    match = _NAME_AND_NUMBER.fullmatch(stripped)
+    match = None if "=" in stripped else re.fullmatch(_NAME_AND_NUMBER, stripped)
     if match is None:
         return text
     name = {"r": "driver"}.get(match[1].lower(), _plain(match[1]))
@@ -157,8 +158,11 @@ def _plain_spelling(text: str) -> str:
 
 def _whole_series(specifier: str) -> str:
     """Return a specifier in pip's spelling: `=2.6` becomes `==2.6.*`, `=>` becomes `>=`."""
-    specifier = re.sub(r"^=([<>])", r"\1=", specifier)
-    match = _ONE_EQUALS.fullmatch(specifier)
+    if specifier[:1] != "=" or specifier[:2] == "==":
+        return specifier
+    if specifier[:2] in ("=<", "=>"):
+        return specifier[1] + "=" + specifier[2:]
+    match = re.fullmatch(_ONE_EQUALS, specifier)
     if match is None:
         return specifier
     version, rest = match["version"].strip(), match["rest"] or ""
@@ -184,7 +188,7 @@ def parse_requirement(text: str) -> Requirement:
     specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
     if component == "python" and (one := re.fullmatch(_OF_PYTHON, specifier)):
         specifier = f"==3.{one[1] or '*'}"
-    build = _VARIANT.search(specifier)
+    build = re.search(_VARIANT, specifier) if "+" in specifier else None
     if build is not None:
         variant = build[1].lower()
         if component != "torch" and not (component in BUILT_FOR and re.fullmatch(_CUDA_MAJOR, variant)):
@@ -195,7 +199,7 @@ def parse_requirement(text: str) -> Requirement:
         return Requirement(component=component, variant=variant, latest=True)
     try:
         canonical = _canonical(specifier)
-    except (InvalidSpecifier, InvalidVersion):
+    except ValueError:
         hint, tag = f"write it as in pip: {component}==1.2.*, '{component}>=1.2'", _CUDA_TAG.search(variant + specifier)
         if tag and component in ("torch", *BUILT_FOR):
             hint = f"a build for one CUDA follows a plus sign: {component}+{tag[0].lower()}"
@@ -217,9 +221,9 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
     """Parse all requirements, joining those that name the same component."""
     joined: dict[str, Requirement] = {}
     words = joined_words(texts)
-    torch_named = any(_NAMES_TORCH.match(text) for text in words)
     for text in words:
-        new = parse_requirement(f"torch+{text.strip()}" if torch_named and _BUILD_TAG.fullmatch(text) else text)
+        of_torch = _BUILD_TAG.fullmatch(text) and any(re.match(_NAMES_TORCH, word) for word in words)
+        new = parse_requirement(f"torch+{text.strip()}" if of_torch else text)
         old = joined.get(new.component)
         if old is None:
             joined[new.component] = new
@@ -236,7 +240,7 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
         both = ",".join(part for part in (old.specifier, new.specifier) if part)
         joined[new.component] = Requirement(
             component=new.component,
-            specifier=str(SpecifierSet(both)),
+            specifier=str(specifiers(both)),
             variant=old.variant or new.variant,
             latest=old.latest or new.latest,
         )
@@ -252,7 +256,7 @@ def gpus_of(words: Iterable[str]) -> tuple[tuple[str, ...], int]:
                 "GS-120", f"{word!r} is not the name of a GPU", path=f"--gpu {word!r}",
                 hint="write it in one line of plain text, as nvidia-smi or lspci prints it",
             )  # fmt: skip
-        found = _COUNTED.fullmatch(word.strip())
+        found = re.fullmatch(_COUNTED, word.strip()) if set("xX\u00d7*: ") & set(word) else None
         names.append(found["name"] or found["named"] if found else word)
         number += int(found["n"] or found["count"]) if found else 1
     return tuple(names), number

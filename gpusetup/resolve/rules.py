@@ -8,9 +8,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-
 from gpusetup.versions import NvVersion, cuda_minor, nv
 
 if TYPE_CHECKING:
@@ -164,15 +161,16 @@ def cudnn_row_takes(row: CudnnSupport, minor: str) -> bool:
 @lru_cache(maxsize=4096)
 def _pin_agrees(first: str, second: str) -> bool:
     """Return whether one version can meet both requirements of a package, as far as an exact pin decides."""
-    texts = sorted((first, second), key=lambda text: text[:1].isdigit(), reverse=True)
-    try:
-        if texts[0][:1].isdigit():
-            exact = Version(texts[0])
-            specifier = f"=={texts[1]}" if texts[1][:1].isdigit() else texts[1].rpartition("]")[2]
-            return SpecifierSet(specifier).contains(exact)
-    except (InvalidVersion, InvalidSpecifier):
+    exact, other = sorted((first, second), key=lambda text: text[:1].isdigit(), reverse=True)
+    if not exact[:1].isdigit():
         return True
-    return True
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    try:
+        return SpecifierSet(f"=={other}" if other[:1].isdigit() else other.rpartition("]")[2]).contains(Version(exact))
+    except ValueError:  # one of them is not of PEP 440
+        return True
 
 
 def pins_agree(first: Mapping[str, str], second: Mapping[str, str]) -> bool:

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from packaging.specifiers import SpecifierSet
-
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.model.request import BUILT_FOR, LibraryCandidates, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.constraints import python_tags
-from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, branch_of, parsed
+from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, branch_of, parsed, specifiers
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import (
     alone,
@@ -57,7 +55,7 @@ def _requested(context: Context, member: Unary) -> str:
         return f"{wish} was asked for" + alone(wish, context.space.matrix).replace(f"{wish} is", ":")
     matrix = context.space.matrix
     text = f"there is no {wish}"
-    bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
+    bounds = [part.version.removesuffix(".*") for part in sorted(specifiers(wish.specifier), key=str)]
     for release, _, suffix in (bound.partition("+") for bound in bounds):
         if suffix and (builds := _builds_of(context, wish.component, release)):
             where = ": https://download.pytorch.org/whl/cpu has it" if suffix == "cpu" else ""

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
-from packaging.specifiers import SpecifierSet
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request, Requirement
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.domains import TorchValue, Value, matches, parsed
+from gpusetup.resolve.domains import TorchValue, Value, matches, parsed, specifiers
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions, typed
 from gpusetup.resolve.packages import COMPANIONS
@@ -191,7 +190,7 @@ def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
 
 def _next_series(free: Space, wish: Requirement) -> list[str]:
     """Return the nearest series that fits without the requirement: the next newer one, else the newest."""
-    bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
+    bounds = [parsed(part.version.removesuffix(".*")) for part in specifiers(wish.specifier)]
     versions = sorted({parsed(value.version) for value in fitting(free, wish.component)})
     if not bounds or not versions:
         return []
@@ -205,7 +204,7 @@ def _near(space: Space, wish: Requirement) -> list[str]:
     published = published_versions(space, wish.component)
     if matches(wish, published):
         return []
-    bound = next((part.version.rstrip(".*") for part in SpecifierSet(wish.specifier)), None)
+    bound = next((part.version.rstrip(".*") for part in specifiers(wish.specifier)), None)
     if bound is None:
         return []
     width = 1 if wish.component == "driver" else 2

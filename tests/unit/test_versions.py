@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
 
-from gpusetup.versions import NvVersion, cuda_minor, nv, prefix_of
+from gpusetup.versions import NvVersion, cuda_minor, named_exactly, nv
 
 numbers = st.lists(st.integers(0, 9999), min_size=1, max_size=5)
 texts = numbers.map(lambda found: ".".join(map(str, found)))
@@ -47,11 +48,6 @@ def test_order_is_that_of_padded_numbers(one, other):
         assert hash(first) == hash(second)
 
 
-@given(st.lists(texts, max_size=6))
-def test_sorting_agrees_with_padded_numbers(some):
-    assert sorted(some, key=nv) == sorted(some, key=padded)
-
-
 @given(texts)
 def test_text_survives(text):
     assert str(nv(text)) == text
@@ -63,17 +59,14 @@ def test_compared_with_something_else():
     assert nv("12.4") != "12.4"
 
 
-@pytest.mark.parametrize(
-    ("version", "prefix", "named"),
-    [
-        ("550.144.03", "550.144", True),
-        ("550.144.03", "550.14", False),
-        ("550.144.03", "550.144.3", True),
-        ("12.4", "12.4.1", False),
-    ],
-)
-def test_a_prefix_names_whole_numbers(version, prefix, named):
-    assert prefix_of(version, prefix) is named
+few = st.lists(st.integers(0, 2), min_size=1, max_size=4).map(lambda found: ".".join(map(str, found)))
+
+
+@given(few, few, st.sampled_from(["", ".*"]))
+def test_what_is_named_exactly_is_what_packaging_says(wanted, version, end):
+    assert named_exactly(f"=={wanted}{end}", version) is SpecifierSet(f"=={wanted}{end}").contains(version)
+    other = (f">={wanted}", version), (f"=={wanted}{end}", f"{version}rc1"), (f"=={wanted},<9", version)
+    assert [named_exactly(*pair) for pair in other] == [None] * 3
 
 
 def test_cuda_minor():
