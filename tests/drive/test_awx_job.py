@@ -19,12 +19,18 @@ def fleet(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path, fleet):
-    assert main(["export", "handover", "awx", "--out", str(tmp_path / "handover")]) == 0
+def hosts(tmp_path, fleet):
+    """Let the job's inventory be these hosts."""
     variables = {
         "ansible_python_interpreter": "/usr/bin/python3", "ansible_ssh_executable": str(fleet.folder / "ssh"), "gpusetup_become": False,
     }  # fmt: skip
-    inventory_script(tmp_path / "job/inventory/hosts", fleet.names, variables)
+    return lambda names: inventory_script(tmp_path / "job/inventory/hosts", names, variables)
+
+
+@pytest.fixture
+def run(tmp_path, fleet, hosts):
+    assert main(["export", "handover", "awx", "--out", str(tmp_path / "handover")]) == 0
+    hosts(fleet.names)
 
     def run(playbook, **how):
         return run_job(tmp_path / "job", tmp_path / "handover/project", playbook, **how)
@@ -100,13 +106,10 @@ def test_other_wishes_than_those_of_the_plan_are_refused(run):
     assert "has changed since the plan was made" in job.told()["gpu-00000"]
 
 
-def test_slices_hand_on_one_plan(run, fleet, tmp_path):
+def test_slices_hand_on_one_plan(run, fleet, hosts):
     parts = {}
     for number, names in ((31, fleet.names[:3]), (32, fleet.names[3:])):
-        inventory_script(
-            tmp_path / "job/inventory/hosts", names,
-            {"ansible_python_interpreter": "/usr/bin/python3", "ansible_ssh_executable": str(fleet.folder / "ssh"), "gpusetup_become": False},
-        )  # fmt: skip
+        hosts(names)
         parts |= run("plan.yml", number=number).artifacts
     assert {"gpu_planned_31", "gpu_planned_32"} < set(parts)
     applied = run("apply_planned.yml", number=33, answers=parts)

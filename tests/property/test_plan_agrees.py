@@ -86,10 +86,3 @@ def test_why_not_judges_by_the_facts(name, tmp_path):
         code, told = asked(tmp_path, "why-not", HOSTS[name], f"torch={version}")
         accepted, _ = asked(tmp_path, "resolve", HOSTS[name], f"torch=={version}")
         assert (code, told["forbidden"]) == (accepted, accepted != 0)
-
-
-def test_wsl_is_told_that_windows_brings_the_driver(tmp_path):
-    code, told = asked(tmp_path, "resolve", HOSTS["ubuntu22.04-wsl-refused"], "torch")
-    (answer,) = told["classes"].values()
-    assert (code, told["ok"], answer["error"]["reference"]) == (5, False, "GS-322")
-    assert "Windows" in answer["error"]["message"]

@@ -53,6 +53,9 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, says):
     text = capsys.readouterr().out
     assert "this is WSL, which uses the driver of Windows" in text
     assert "hint: install or update NVIDIA's driver on Windows" in text
+    assert main([*asked, "--format", "json"]) == 5
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], *(answer["error"]["reference"] for answer in told["classes"].values())) == (False, "GS-322")
     asked += ["--driver", "580.178.04"]
     (told,) = json.loads(says(0, *asked, "--format", "json"))["classes"].values()
     assert told["stack"]["driver"]["version"] == "580.178.04"

@@ -182,7 +182,8 @@ def test_a_document_of_facts_is_read_back_as_it_was(tmp_path):
 
 
 def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished():
-    """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
+    """An apply under way is chosen anew while its packages lack: a version may have left the repository since, and the old
+    choice would fail for ever. One that finished is brought back as it was."""
     bare = changed(keep, driver=None)
     lock = planner.second(bare, DRIVER, nvidia_ubuntu).plan.lock
     for begun, done, stage in ((lock, NO_LOCK, "offers"), (lock, lock, "transaction"), (NO_LOCK, lock, "transaction")):

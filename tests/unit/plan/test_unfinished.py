@@ -168,13 +168,6 @@ def test_the_same_command_asks_for_the_same_whatever_has_come_already(machine, s
         assert asks[0] == asks[1], names[:come]
 
 
-def test_what_was_cut_before_its_packages_came_is_chosen_anew(first):
-    """A version may have left the repository since: repeating the old choice would fail for ever."""
-    begun = HostRecord(apply=Apply(id="run-1", lock=first.lock))
-    facts = changed(host("ubuntu24.04-h200-keep"), driver=None, state=begun)
-    assert planner.first(facts, DRIVER).stage == "offers"
-
-
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(cut, record, tmp_path, monkeypatch):
     """What the record calls finished stands in the history; what it calls verified is verified there too."""
