@@ -61,7 +61,7 @@ def serve_bundle() -> Served:
 
 def _sources() -> str:
     seen = hashlib.sha256()
-    folders = (ROOT / name for name in ("gpusetup", "roles", "playbooks"))
+    folders = (ROOT / name for name in ("gpusetup", "gpusetup_fleet", "roles", "playbooks"))
     for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
         if "__pycache__" not in path.parts:
             seen.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())

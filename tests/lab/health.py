@@ -72,7 +72,7 @@ def install(host: Host) -> Path:
     """Bring gpusetup from this checkout and the stand-in; return the folder of the latter, seen from here."""
     target = host.path(FOLDER)
     target.mkdir(parents=True)
-    for name in ("gpusetup", "plugins", "roles", "playbooks", "meta", ".collections"):
+    for name in ("gpusetup", "gpusetup_fleet", "plugins", "roles", "playbooks", "meta", ".collections"):
         shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(ROOT / "galaxy.yml", target)
     for module in ("msgspec", "packaging", "rich", "pygments", "markdown_it", "mdurl"):
