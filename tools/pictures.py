@@ -89,7 +89,7 @@ OUTSIDE = {
     "plugins/": "what runs on hosts: modules and what they share; standard library only, Python 3.6",
     "roles/": "one for each thing that a person decides; they do exactly what they are told",
     "playbooks/": "one play each",
-    "tests/": "the mirrors of gpusetup/ in unit/ and of gpusetup_fleet/ in fleet/; data/ lints the matrix, lab/ and vm/ boot real hosts",
+    "tests/": "unit/ and fleet/ mirror the two packages; data/ lints the matrix, lab/ and vm/ boot real hosts",
     "docs/": "guides, concepts, reference, decisions; the site is made of them",
     "tools/, bench/": "what writes generated pages, pictures and packages; benchmarks that print ratios",
 }
