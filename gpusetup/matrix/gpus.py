@@ -64,22 +64,18 @@ def _architecture(matrix: Matrix, arch: str, cc: str) -> Architecture:
     raise BadInputError("GS-205", f"the matrix has no architecture {arch} with compute capability {cc}")
 
 
-def _module(gpu: Gpu, architecture: Architecture) -> str:
-    if gpu.kind == "jetson":
-        return "unknown"  # its driver comes with Jetson Linux, not from a driver branch
-    return "required" if gpu.open_required else architecture.open_module
-
-
 def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
     """Return what the rules need to know of products that are equal to them."""
     gpus = tuple(gpus)
     first = gpus[0]
     architecture = _architecture(matrix, first.arch, first.cc)
+    # A Jetson's driver comes with Jetson Linux, not from a driver branch.
+    module = "unknown" if first.kind == "jetson" else "required" if first.open_required else architecture.open_module
     floors = [gpu.min_driver for gpu in gpus if gpu.min_driver]
     forward = {gpu.kind in _FORWARD_COMPATIBLE for gpu in gpus}
     return GpuKind(
         label=label, names=tuple(gpu.name for gpu in gpus), arch=first.arch, cc=first.cc,
-        module=_module(first, architecture), min_branch=architecture.min_branch,
+        module=module, min_branch=architecture.min_branch,
         last_branch=first.last_branch or architecture.last_branch,
         min_driver=max(floors, key=nv) if len(floors) == len(gpus) else None,
         forward_compatible=forward.pop() if len(forward) == 1 else None, only_cpu=first.only_cpu,

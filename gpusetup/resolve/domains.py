@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.version import Version
 
 from gpusetup.model.record import Confidence
 from gpusetup.model.release import (
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.packages import PackageFile, PackageRelease
@@ -159,12 +159,15 @@ Value = (
 @lru_cache(maxsize=8192)
 def parsed(version: str) -> Version:
     """Return a version text as a comparable Version."""
+    from packaging.version import Version
+
     return Version(version)
 
 
-def number(value: Value) -> Version:
-    """Return the comparable version of a value."""
-    return parsed(value.version)
+def number(value: Value) -> Version | NvVersion:
+    """Return the comparable version of a value; only packages of Python have more than numbers in theirs."""
+    of_python = isinstance(value, TensorflowValue | JaxValue | CupyValue | PackageValue)
+    return parsed(value.version) if of_python else nv(value.version)
 
 
 def branch_of(matrix: Matrix, version: str) -> DriverBranch | None:
@@ -227,7 +230,7 @@ def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
         return found
     if not all(re.fullmatch(_PLAIN, part.version) for part in specifiers(specifier)):
         return set()
-    wanted = [Version(part.version).release for part in specifiers(specifier)]
+    wanted = [parsed(part.version).release for part in specifiers(specifier)]
     return {version for version in versions if all(parsed(version).release[: len(part)] == part for part in wanted)}
 
 

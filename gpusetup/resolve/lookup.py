@@ -22,6 +22,7 @@ from gpusetup.resolve.domains import (
     TensorflowValue,
     TorchValue,
     Value,
+    number,
     parsed,
 )
 from gpusetup.resolve.hardware import code_of
@@ -124,14 +125,14 @@ def fitting(space: Space, component: str) -> list[Value]:
 
 def _order(value: Value) -> tuple[Any, ...]:
     if isinstance(value, TorchValue):
-        return (parsed(value.version), value.build.default, nv(value.build.cuda))
+        return (number(value), value.build.default, nv(value.build.cuda))
     if isinstance(value, JaxValue):
-        return (parsed(value.version), value.release.cuda_major)
+        return (number(value), value.release.cuda_major)
     if isinstance(value, CupyValue):
-        return (parsed(value.version), value.release.package)
+        return (number(value), value.release.package)
     if isinstance(value, PackageValue):
-        return (not parsed(value.version).is_prerelease, parsed(value.version))
-    return (parsed(value.version),)
+        return (not parsed(value.version).is_prerelease, number(value))
+    return (number(value),)
 
 
 def _span_of(toolchain: Toolchain | None) -> list[str]:

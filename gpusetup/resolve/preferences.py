@@ -15,7 +15,7 @@ from gpusetup.matrix.security import floor, vulnerable
 from gpusetup.model.release import DriverBranch
 from gpusetup.model.request import COMPONENTS, PACKAGES, Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, number
+from gpusetup.resolve.domains import DriverValue, JaxValue, TorchValue, Value, number, parsed
 from gpusetup.resolve.hardware import nccl_runs, uncovered_libraries
 from gpusetup.resolve.packages import needs_torch
 from gpusetup.resolve.search import Domains, Pair, Problem
@@ -97,7 +97,7 @@ def build_rank(space: Space, value: Value) -> Any:
 def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[Criterion]:
     """Yield the criteria that choose a release; the driver decides later which build of torch or JAX is taken."""
     final_first = latest or component in PACKAGES
-    before = (lambda value: number(value).is_prerelease) if final_first else _vendor_first
+    before = (lambda value: parsed(value.version).is_prerelease) if final_first else _vendor_first
     yield Ranked(
         "newest", component, lambda value: (before(value), _newest_first(value)), alike=lambda value: value.version
     )
