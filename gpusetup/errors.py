@@ -3,9 +3,8 @@
 from enum import IntEnum
 from functools import cache
 from json import JSONDecodeError
+from os.path import dirname
 from typing import Any
-
-from gpusetup import shipped
 
 
 class Exit(IntEnum):
@@ -47,6 +46,12 @@ _GRAVITY = (
 def gravest(codes: list[Exit]) -> Exit:
     """Return the gravest of several hosts' exit codes."""
     return min(codes, key=_GRAVITY.index, default=Exit.DONE)
+
+
+def shipped(name: str) -> bytes:
+    """Return a data file of this package; pkgutil, which does the same, costs a lookup more than the file."""
+    with open(f"{dirname(__file__)}/{name}", "rb") as file:  # noqa: PTH120, PTH123
+        return file.read()
 
 
 @cache

@@ -7,7 +7,7 @@ import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from gpusetup import shipped
+from gpusetup.errors import shipped
 
 if TYPE_CHECKING:
     import argparse

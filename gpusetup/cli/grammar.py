@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-from gpusetup import shipped
 from gpusetup.cli.output import terminal_columns
-from gpusetup.errors import Exit
+from gpusetup.errors import Exit, shipped
 
 _UNKNOWN = r"(?s)unrecognized arguments: (.*)"
 _GPU = (

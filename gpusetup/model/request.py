@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpusetup import shipped
+from gpusetup.errors import shipped
 from gpusetup.model import whole
 
 ModuleFlavour = Literal["open", "proprietary"]
