@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from gpusetup.doctor.other_trouble import TROUBLE, names_gpu
-from gpusetup.doctor.patterns import plain
+from gpusetup.doctor.patterns import SHAPE, plain
 from gpusetup.doctor.references import mentioned
 
 PIECE = 16 * 1024 * 1024
@@ -130,11 +130,11 @@ class Log:
         """Yield the pieces and inspect them, including words split between two pieces."""
         for piece in itertools.chain(self._first, self._pieces):
             both = self._tail + piece
-            if self.quiet and TROUBLE.search(both):
-                self.quiet = False
-            # The subject matters only for a log that may be healthy.
-            if self.quiet and not self._gpu:
-                self._gpu = names_gpu(both.decode("utf-8", "replace"))
+            if self.quiet:  # the subject matters only for a log that may be healthy
+                shapes = set(both.translate(SHAPE).lower().split(b"\n"))
+                self.quiet = not any(map(TROUBLE.search, shapes))
+                lines = (shape.decode("utf-8", "replace") for shape in shapes if self.quiet)
+                self._gpu = self._gpu or any(map(names_gpu, lines))
             if not self.lines:
                 self.lines = b"\n" in (self._kept + piece).strip()
             self.empty = self.empty and not piece.strip()

@@ -41,7 +41,7 @@ def next_steps(text: str) -> tuple[NextStep, ...]:
 
 def _grave(line: str) -> bool:
     """Return whether a line says that something failed, and is not itself of a lower level."""
-    return (TROUBLE.search(line.encode()) or _GRAVE.search(line)) is not None and _MILD.search(line) is None
+    return (TROUBLE.search(line.encode().lower()) or _GRAVE.search(line)) is not None and _MILD.search(line) is None
 
 
 def after_symptoms(found: tuple[Finding, ...]) -> tuple[NextStep, ...]:

@@ -42,6 +42,8 @@ FAR = 1200
 """The lines around a find are cut to this many characters before and after its own line."""
 FEW = 40
 """A text of at most this many lines is a message as people paste it: it is read more closely."""
+SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
+"""Most lines of a log differ from others in digits only."""
 TYPED = 110
 """The longest line that somebody may have typed from memory, in characters."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
@@ -98,7 +100,7 @@ class Expression:
 
     @cached_property
     def _needs(self) -> tuple[tuple[str, ...], ...]:
-        return _words(self._text)
+        return needed_words(self._text)
 
     def possible(self, text: str) -> bool:
         """Return whether it could match anywhere in a text."""
@@ -121,7 +123,7 @@ class Expression:
         return {name: value for name, value in found.groupdict().items() if value} if found else None
 
 
-def _words(expression: str) -> tuple[tuple[str, ...], ...]:
+def needed_words(expression: str) -> tuple[tuple[str, ...], ...]:
     """Return word lists such that every match contains all words of at least one list; empty if none can be derived.
 
     Only the text outside all groups counts. Words are cut at blanks, since a match may be broken there.

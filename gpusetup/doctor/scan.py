@@ -11,7 +11,7 @@ from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, cast
 
 from gpusetup.doctor.catalogue import catalogue, meaning, read_table
-from gpusetup.doctor.patterns import FAR, FEW, Expression, Place
+from gpusetup.doctor.patterns import FAR, FEW, SHAPE, Expression, Place
 
 AMD = re.compile(
     r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
@@ -128,7 +128,6 @@ _AROUND = 4
 """How many lines before and after a find may belong to its message."""
 _ENDLESS = 64 * 1024 * 1024
 """A line longer than this is scanned in pieces."""
-_SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
 STAMP = re.compile(
     r"""\A\s*(?:
         \d{4}-\d\d-\d\d[T\ ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?:?\s
@@ -170,7 +169,7 @@ class _Prepared:
         # Lines are searched by their shape (digits replaced by 0), so the search texts need the same replacement.
         by_shape: dict[bytes, list[int]] = {}
         for index, (_, find) in enumerate(self.finds):
-            by_shape.setdefault(find.encode().translate(_SHAPE), []).append(index)
+            by_shape.setdefault(find.encode().translate(SHAPE), []).append(index)
         self.literals = Literals(list(by_shape))
         self.meant = list(by_shape.values())
 
@@ -284,7 +283,7 @@ class _Block:
             for copied, letter in copies if first in raw else ():  # most logs have none
                 raw = raw.replace(copied, letter)
         self.raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
-        self.forms = self.raw.translate(_SHAPE).split(b"\n")
+        self.forms = self.raw.translate(SHAPE).split(b"\n")
         self.known = _prepared(typed=whole and len(self.forms) <= FEW)
 
     def tail(self, first: int) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.other_trouble import Shown
-from gpusetup.doctor.references import page_of
 from gpusetup.model import visible
 from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference
 
@@ -62,7 +61,6 @@ def reference_text(reference: str, entry: Reference) -> str:
     if entry.meaning:
         lines += _wrapped(entry.meaning, "  ")
     lines += _wrapped(f"fix: {entry.fix}", "  ", "       ")
-    lines += ["", f"  page: {page_of(reference)} in the documentation"]
     return "\n".join(lines) + "\n"
 
 

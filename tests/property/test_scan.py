@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusetup.doctor.catalogue import catalogue, meaning
-from gpusetup.doctor.patterns import FEW, TYPED, Expression, _words, one_line
+from gpusetup.doctor.patterns import FEW, TYPED, Expression, needed_words, one_line
 from gpusetup.doctor.scan import ESCAPES, STAMP, Literals, foreign, scan_chunks
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
@@ -106,7 +106,7 @@ def test_every_occurrence_of_a_text_is_found_wherever_it_stands(texts, parts, fi
     ],
 )  # fmt: skip
 def test_the_words_that_every_match_contains(expression, needs):
-    assert _words(expression) == needs
+    assert needed_words(expression) == needs
 
 
 @pytest.mark.parametrize("text", SAMPLES)
