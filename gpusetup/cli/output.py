@@ -139,20 +139,21 @@ def _write_whole(out: str, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _narrowed(text: str) -> str:
-    """Wrap a text for a narrow terminal; commands stay on one line, to be copied."""
+def _narrowed(text: str, *, verbatim: tuple[str, ...] = ()) -> str:
+    """Wrap a text for a narrow terminal, or one with lines kept `verbatim` for any; commands stay, to be copied."""
     width = terminal_columns()
-    if width >= _NARROW or max(map(len, text.splitlines()), default=0) <= width:
+    if (width >= _NARROW and not verbatim) or max(map(len, text.splitlines()), default=0) <= width:
         return text
     lines: list[str] = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
-        command = re.search(_COMMAND, line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
-        lines += (
-            [line]
-            if command or len(line) <= width
-            else textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        )
+        copied = re.search(_COMMAND, line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
+        if copied or len(line) <= width or line.startswith(verbatim):
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(
+                line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -296,5 +297,5 @@ def explain(
         )
     from gpusetup.model.documents import Explained
 
-    page = pages[name]()
-    return answer(arguments.format, Explained(kind=what, name=name, page=page), page, arguments.out)
+    document = Explained(kind=what, name=name, page=pages[name]())
+    return answer(arguments.format, document, _narrowed(document.page, verbatim=("    ", "|")), arguments.out)

@@ -11,7 +11,7 @@ import pytest
 from gpusetup.doctor.advice import api_version, bare_numbers, capability
 from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs, torch_build
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-from gpusetup.doctor.logs import read_pieces
+from gpusetup.doctor.logs import Log, read_pieces
 from gpusetup.doctor.patterns import Expression, one_line
 from gpusetup.doctor.scan import scan
 from tests.unit.doctor.score import WORDINGS
@@ -159,3 +159,10 @@ def test_a_log_on_one_line_is_read_as_quickly_as_one_of_many():
 def test_nothing_in_nothing():
     assert diagnose_text("") == ()
     assert diagnose_chunks(read_pieces(io.BytesIO(b""))) == ()
+
+
+def test_lines_that_differ_in_digits_only_are_searched_once(monkeypatch):
+    searched = list[str]()
+    monkeypatch.setattr("gpusetup.doctor.logs.names_gpu", searched.append)
+    list(Log(iter([b"".join(b"step %d\n" % step for step in range(5000))])).pieces())
+    assert len("".join(searched)) < 100
