@@ -143,6 +143,7 @@ def _json(host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, .
 
 
 def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], service: tuple[Event, ...]) -> str:
+    from gpusetup.model.verdict import Verdict
     from gpusetup.report.history import pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
@@ -152,7 +153,8 @@ def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], service
         for one in reversed(past)
     ]
     rows = [Row(label=stamp(one.moment), text=_event_text(one)) for one in reversed(service)] + rows
-    report = HostReport(name=host, rows=tuple(rows), trends=pictures(figures))
-    newest = past[-1].time if past else ""
+    newest, verdict, seconds = (past[-1].time, past[-1].verdict, past[-1].seconds) if past else ("", "skip", 0.0)
+    tone, trends = msgspec.convert(verdict, Verdict), pictures(figures)
+    report = HostReport(name=host, rows=tuple(rows), trends=trends, state=verdict, tone=tone, seconds=seconds)
     title, program = f"Verifications of {host}", f"gpusetup {__version__}"
-    return to_html(Report(title=title, started=newest, seconds=0.0, program=program, hosts=(report,)))
+    return to_html(Report(title=title, started=newest, seconds=seconds, program=program, hosts=(report,)))

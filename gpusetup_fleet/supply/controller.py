@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -104,14 +105,10 @@ def closure(own: list[Path], folder: Path, *, python: str, arch: str) -> list[Pa
 
 def download_pip(folder: Path) -> Path:
     """Download a wheel of pip that runs on all supported Pythons."""
-    scratch = folder / ".pip"
-    scratch.mkdir()
-    try:
-        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(scratch), "pip>=24,<27")
-        found = next(scratch.glob("pip-*.whl"))
+    with TemporaryDirectory(dir=folder) as scratch:
+        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", scratch, "pip>=24,<27")
+        found = next(Path(scratch).glob("pip-*.whl"))
         return found.replace(folder / found.name)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _reachable(wheels: dict[str, Path], own: list[Path], environment: dict[str, str]) -> dict[str, str]:
@@ -141,14 +138,10 @@ def _name(wheel: Path) -> str:
 
 
 def _built(source: Path, folder: Path) -> Path:
-    scratch = folder / ".own"
-    scratch.mkdir()
-    try:
-        _pip("wheel", "--no-deps", "--wheel-dir", str(scratch), str(source))
-        built = next(scratch.glob("*.whl"))
+    with TemporaryDirectory(dir=folder) as scratch:
+        _pip("wheel", "--no-deps", "--wheel-dir", scratch, str(source))
+        built = next(Path(scratch).glob("*.whl"))
         return built.replace(folder / built.name)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _repacked(name: str, folder: Path) -> Path:

@@ -161,14 +161,15 @@ def test_of_many_latencies_those_that_grew_are_drawn():
 
 
 def test_a_figure_has_its_picture(here, tmp_path):
-    here["document"] = document = captured("h200-x4-full")
+    here["document"], out = captured("h200-x4-full"), tmp_path / "report.html"
     path = history.file_of("localhost", os.environ, here=True)
     for number in range(20):
-        keep(path, report_of(number, copy(4200.0 - 25 * number)), _boards(document))
-    here["document"], out = captured("h200-x4-full"), tmp_path / "report.html"
+        keep(path, report_of(number, copy(4200.0 - 25 * number)), _boards(here["document"]))
     main(["verify", "--level", "full", "--format", "html", "--out", str(out)])
     page = out.read_text()
     assert ("memory.copy over time" in page, page.count("<polyline") >= 4) == (True, True)
+    main(["fleet", "history", "--format", "html", "--out", str(out)])
+    assert "verdict skip" not in out.read_text(), "it is the newest run's"
 
 
 def test_a_history_that_cannot_be_written_is_a_warning(here, tmp_path, capsys):

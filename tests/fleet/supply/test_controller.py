@@ -107,8 +107,7 @@ def test_the_installed_packages_are_packed_again(tmp_path):
         "import sys; sys.path.append(sys.argv[1]); from pathlib import Path\n"
         "from gpusetup_fleet.supply.controller import own_wheels; print(*own_wheels(Path(sys.argv[2])), sep='\\n')"
     )
-    (tmp_path / "again").mkdir()
-    again = [python, "-c", code, Path(msgspec.__file__).parents[1], tmp_path / "again"]
+    again = [python, "-c", code, Path(msgspec.__file__).parents[1], tmp_path / "venv"]
     done = subprocess.run(again, check=True, capture_output=True, text=True, cwd="/")
     made = done.stdout.splitlines()
     assert [Path(name).name for name in made] == [path.name for path in first]
