@@ -74,7 +74,7 @@ def test_an_xid_is_known_however_it_is_given(doctor):
 
 def test_the_page_of_a_cause_is_as_wide_as_the_terminal(doctor, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert max(len(line) for line in doctor(0, "--explain", "no-kernel-image").splitlines() if line[:4] != "    ") <= 80
+    assert max(len(row) for row in doctor(0, "--explain", "dkms-build-failed").splitlines() if row[:4] != "    ") <= 80
 
 
 def test_the_json_of_a_reference_has_its_page(doctor):
