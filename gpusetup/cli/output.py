@@ -144,10 +144,11 @@ def _narrowed(text: str, *, verbatim: tuple[str, ...] = ()) -> str:
     width = terminal_columns()
     if (width >= _NARROW and not verbatim) or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    lines: list[str] = []
+    lines, fenced = list[str](), False
     for line in text.splitlines():
+        fenced ^= line.startswith("```")
         indent = " " * (len(line) - len(line.lstrip()))
-        copied = re.search(_COMMAND, line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
+        copied = fenced or re.search(_COMMAND, line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
         if copied or len(line) <= width or line.startswith(verbatim):
             lines.append(line)
         else:
