@@ -86,11 +86,14 @@ def _pytest(stage: str, *arguments: str) -> Outcome:
     return Outcome(stage, state, time.monotonic() - began, passed, failed, skipped)
 
 
+def _ended(stage: str, began: float, failed: int, passed: int, note: str = "") -> Outcome:
+    return Outcome(stage, "failed" if failed else "passed", time.monotonic() - began, passed, failed, note=note)
+
+
 def _commands(stage: str, *commands: tuple[str, ...]) -> Outcome:
     began = time.monotonic()
     failed = sum(1 for command in commands if _run(*command) != 0)
-    state = "failed" if failed else "passed"
-    return Outcome(stage, state, time.monotonic() - began, len(commands) - failed, failed)
+    return _ended(stage, began, failed, len(commands) - failed)
 
 
 def lint() -> Outcome:
@@ -151,7 +154,6 @@ def package() -> Outcome:
         ):
             print(f"\n$ gpusetup {' '.join(command)}   (the installed wheel)", flush=True)
             codes.append(subprocess.run([python, "-m", "gpusetup", *command], cwd=folder, check=False).returncode)
-        # Without gpusetup-fleet its commands are bad input; with it they are there.
         watch = (python, "-m", "gpusetup", "watch", "--help")
         codes.append(int(subprocess.run(watch, cwd=folder, check=False).returncode != 3))
         codes.append(_run(python, "-m", "pip", "install", "-qq", "--find-links", folder, f"{wheel}[fleet]"))
@@ -164,8 +166,7 @@ def package() -> Outcome:
         print("\n".join(wrong))
         codes.append(len(wrong))
     failed = sum(1 for code in codes if code != 0)
-    state = "failed" if failed else "passed"
-    return Outcome("package", state, time.monotonic() - began, len(codes) - failed, failed)
+    return _ended("package", began, failed, len(codes) - failed)
 
 
 def pages() -> Outcome:
@@ -184,9 +185,7 @@ def sanity() -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         wrong = whole(Path(folder), Path(sys.executable).parent)
     print("\n".join(wrong))
-    note = f"without {', '.join(NOT_HERE)}"
-    state = "failed" if wrong else "passed"
-    return Outcome("sanity", state, time.monotonic() - began, int(not wrong), int(bool(wrong)), note=note)
+    return _ended("sanity", began, int(bool(wrong)), int(not wrong), f"without {', '.join(NOT_HERE)}")
 
 
 def _needs_root(stage: str) -> Outcome | None:
@@ -214,17 +213,17 @@ def lab_slow() -> Outcome:
     return _needs_root("lab-slow") or _pytest("lab-slow", "-m", "lab and slow", "tests/lab")
 
 
-def faults() -> Outcome:
-    """Break hosts in every known way and write docs/reference/faults.md."""
-    refused = _needs_root("faults")
-    if refused:
+def _fault_table(stage: str, program: str, page: str) -> Outcome:
+    if refused := _needs_root(stage):
         return refused
     began = time.monotonic()
-    code = _run(sys.executable, "-m", "tests.lab.faults")
-    state = "failed" if code else "passed"
-    return Outcome(
-        "faults", state, time.monotonic() - began, int(code == 0), int(code != 0), note="docs/reference/faults.md"
-    )
+    failed = _run(sys.executable, "-m", program) != 0
+    return _ended(stage, began, int(failed), int(not failed), page)
+
+
+def faults() -> Outcome:
+    """Break hosts in every known way."""
+    return _fault_table("faults", "tests.lab.faults", "docs/reference/faults.md")
 
 
 def vm() -> Outcome:
@@ -233,20 +232,12 @@ def vm() -> Outcome:
 
 
 def vm_faults() -> Outcome:
-    """Hurt virtual machines during their first boot and write docs/reference/vm-faults.md."""
-    refused = _needs_root("vm-faults")
-    if refused:
-        return refused
-    began = time.monotonic()
-    code = _run(sys.executable, "-m", "tests.vm.faults")
-    state = "failed" if code else "passed"
-    note = "docs/reference/vm-faults.md"
-    return Outcome("vm-faults", state, time.monotonic() - began, int(code == 0), int(code != 0), note=note)
+    """Hurt virtual machines during their first boot."""
+    return _fault_table("vm-faults", "tests.vm.faults", "docs/reference/vm-faults.md")
 
 
 def molecule() -> Outcome:
-    refused = _needs_root("molecule")
-    if refused:
+    if refused := _needs_root("molecule"):
         return refused
     if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "molecule") != 0:
         return Outcome("molecule", "failed", 0, failed=1, note="molecule could not be installed")
@@ -299,8 +290,7 @@ def inventories() -> Outcome:
     if any(codes):
         return Outcome("inventories", "failed", time.monotonic() - began, failed=1, note="could not be installed")
     failed = _run(python, "-m", "pytest", "-q", "tests/inventories") != 0
-    state = "failed" if failed else "passed"
-    return Outcome("inventories", state, time.monotonic() - began, int(not failed), int(failed))
+    return _ended("inventories", began, int(failed), int(not failed))
 
 
 def shops() -> Outcome:
@@ -311,8 +301,7 @@ def shops() -> Outcome:
         built = collection_built(Path(folder), "https://example.org/gpusetup/gpusetup")
         wrong = [line for argv in SHOPS for line in asked(argv, built)]
     print("\n".join(wrong))
-    state = "failed" if wrong else "passed"
-    return Outcome("shops", state, time.monotonic() - began, len(SHOPS) - bool(wrong), len(wrong))
+    return _ended("shops", began, len(wrong), len(SHOPS) - bool(wrong))
 
 
 def gpu() -> Outcome:

@@ -40,8 +40,7 @@ def test_troff_has_nothing_to_say_against_a_page():
 
 
 def test_both_packages_have_one_version():
-    place = Path(__file__).parents[2] / "gpusetup_fleet/pyproject.toml"
-    told = toml(place.read_text(encoding="utf-8"))["project"]
+    told = toml((Path(__file__).parents[2] / "gpusetup_fleet/pyproject.toml").read_text())["project"]
     assert (told["version"], told["dependencies"]) == (__version__, [f"gpusetup=={__version__}"])
 
 

@@ -7,13 +7,15 @@ from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import files_of, fitting
-from gpusetup.model.facts import Licence, Service
+from gpusetup.model.facts import Licence, Python, Service
 from gpusetup.model.facts_machine import NvSwitch, Storage
+from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import as_delivered
 from gpusetup.plan.settings import read_level
 from gpusetup.rollout.options import _with_token
 from tests.hosts.machines import changed
+from tests.records import lock_of, record
 from tests.refusals import refused
 from tests.unit.plan.conftest import DRIVER, answer, asked, changes, drafted, host, planner
 
@@ -242,6 +244,16 @@ def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest():
     facts = as_delivered(changed(_facts(None), storage=Storage(p2pdma=False, nvidia_fs="2")))
     assert list(VGPU.refusals(facts, WISH)) == []
     assert facts.storage == Storage(p2pdma=False), "nvidia-fs comes instead"
+
+
+def test_a_bundle_carries_again_what_gpusetup_installed():
+    venv = lock_of(PackageSet(manager="apt", python=(Package(name="python3-venv"),)))
+    pythons = (
+        Python(path="/usr/bin/python3", version="3.11", ensurepip=True),
+        Python(path="/opt/p", version="3", ensurepip=True),
+    )
+    facts = as_delivered(changed(host("debian12-t4-open"), state=record({"lock": venv}), pythons=pythons))
+    assert [one.ensurepip for one in facts.pythons] == [False, True]
 
 
 @pytest.mark.parametrize(
