@@ -154,6 +154,11 @@ class VerifyFailedError(GpuSetupError):
     exit = Exit.VERIFY_FAILED
 
 
+def reason(error: Exception) -> str:
+    """Return why something failed, without Python's number and the file's name, which the message has."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def wrong_field(error: Exception) -> tuple[str, str]:
     """Split a decoder's error into its message and the path of the field; `$` is the whole document."""
     if isinstance(error, (UnicodeError, RecursionError)):

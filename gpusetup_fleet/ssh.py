@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import run
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, reason
 
 BOOT = (
     "import sys,json,zlib,base64;"
@@ -66,7 +66,7 @@ def route_of(host: str, told: Mapping[str, Any]) -> Route:
     try:
         return Route(host, tuple(_ssh(told.get("options") or {}, given)))
     except ValueError as error:
-        return Route(host, problem=f"its SSH options cannot be read: {error}")
+        return Route(host, problem=f"its SSH options cannot be read: {reason(error)}")
 
 
 def _ssh(options: Mapping[str, Any], python: str) -> list[str]:
@@ -202,7 +202,7 @@ def trusted(path: Path, names: Mapping[str, str]) -> dict[str, set[str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise BadInputError(
-            "GS-946", f"the list of trusted keys cannot be read: {error}", path=str(path),
+            "GS-946", f"the list of trusted keys cannot be read: {reason(error)}", path=str(path),
             hint="a known_hosts file, SSHFP records, or lines of a host and a SHA256: fingerprint",
         ) from error  # fmt: skip
     for line in lines:

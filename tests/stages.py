@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,25 +114,19 @@ def unit() -> Outcome:
     return _pytest("unit", *SIDE_BY_SIDE, "-m", "not lab and not gpu and not fuzz", *left_out, *folders)
 
 
-def fuzz() -> Outcome:
-    """Ten thousand broken archives, manifests, offers and options each, of which the unit tests try a sample."""
-    return _pytest("fuzz", *SIDE_BY_SIDE, "-m", "fuzz", "tests/unit", "tests/fleet")
-
-
-def fleet() -> Outcome:
-    """What gpusetup-fleet adds, with real rpm, nginx, etcd and ssh servers on this machine."""
-    return _pytest("fleet", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/fleet")
-
-
-def drive() -> Outcome:
-    """Real Ansible, AWX's modules, ssh and git servers, and the programs of REAL, on this machine."""
-    real = [f"tests/{name}" for name in REAL]
-    return _pytest("drive", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/drive", *real)
-
-
-def tools() -> Outcome:
-    """What maintainers run: the refresh of the matrix, releases, pictures."""
-    return _pytest("tools", *SIDE_BY_SIDE, "-m", "not fuzz", "tests/tools")
+PLAIN = {
+    "fuzz": (
+        "-m",
+        "fuzz",
+        "tests/unit",
+        "tests/fleet",
+    ),  # thousands of hostile inputs, of which the others try a sample
+    "fleet": ("-m", "not fuzz", "tests/fleet"),  # gpusetup-fleet, with real rpm, nginx, etcd and ssh servers
+    "drive": ("-m", "not fuzz", "tests/drive", *(f"tests/{name}" for name in REAL)),  # real Ansible, AWX, git servers
+    "tools": ("-m", "not fuzz", "tests/tools"),  # what maintainers run: refresh of the matrix, releases, pictures
+    "pages": ("tests/pages",),  # the commands of the documentation, and what they say
+}
+"""Stages that only run tests, side by side, with their places."""
 
 
 def package() -> Outcome:
@@ -167,11 +162,6 @@ def package() -> Outcome:
         codes.append(len(wrong))
     failed = sum(1 for code in codes if code != 0)
     return _ended("package", began, failed, len(codes) - failed)
-
-
-def pages() -> Outcome:
-    """Run the commands of the documentation, and compare what they say."""
-    return _pytest("pages", *SIDE_BY_SIDE, "tests/pages")
 
 
 def site() -> Outcome:
@@ -311,8 +301,8 @@ def gpu() -> Outcome:
 
 
 STAGES = {
-    "lint": lint, "unit": unit, "fleet": fleet, "drive": drive, "tools": tools, "fuzz": fuzz, "package": package, "pages": pages,
-    "site": site, "sanity": sanity, "lab": lab, "lab-long": lab_long, "lab-slow": lab_slow, "faults": faults,
+    "lint": lint, "unit": unit, **{name: partial(_pytest, name, *SIDE_BY_SIDE, *words) for name, words in PLAIN.items()},
+    "package": package, "site": site, "sanity": sanity, "lab": lab, "lab-long": lab_long, "lab-slow": lab_slow, "faults": faults,
     "vm": vm, "vm-faults": vm_faults, "molecule": molecule, "audit": audit, "index": index,
     "inventories": inventories, "shops": shops, "gpu": gpu,
 }  # fmt: skip

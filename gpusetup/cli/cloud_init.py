@@ -17,7 +17,7 @@ import msgspec
 
 from gpusetup.bootstrap.userdata import UserData
 from gpusetup.cli import options, output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError, Exit, reason
 from gpusetup.model import Reading
 from gpusetup.model.bundle import Manifest
 from gpusetup.model.lock import Lock
@@ -285,4 +285,4 @@ def _file(path: str, option: str) -> str:
     try:
         return Path(path).read_bytes().decode()  # read_text would convert line ends
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError("GS-726", f"cannot read {path}: {error}", path=f"{option} {path}") from error
+        raise BadInputError("GS-726", f"cannot read {path}: {reason(error)}", path=f"{option} {path}") from error

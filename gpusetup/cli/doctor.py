@@ -26,7 +26,7 @@ from gpusetup.cli import doctor_hosts, options, output
 from gpusetup.cli.requests import is_project
 from gpusetup.doctor import text as texts
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError, Exit, reason
 from gpusetup.matrix.security import CVE, page, rows
 
 if TYPE_CHECKING:
@@ -243,9 +243,8 @@ def _chunks(name: str) -> Iterator[bytes]:
                 output.say(f"reading {megabytes} MB of {name}")
             yield from read_pieces(stream)
     except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
         raise BadInputError(
-            "GS-602", f"cannot read {name}: {reason}", path=name, hint="give a log file, or - for standard input"
+            "GS-602", f"cannot read {name}: {reason(error)}", path=name, hint="give a log file, or - for standard input"
         ) from error
 
 

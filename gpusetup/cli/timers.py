@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.cli import output
 from gpusetup.cli.options import not_together
 from gpusetup.drive.rundir import write_whole
-from gpusetup.errors import BadInputError, Exit, PreflightError
+from gpusetup.errors import BadInputError, Exit, PreflightError, reason
 
 if TYPE_CHECKING:
     import argparse
@@ -291,5 +291,5 @@ def _run(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     try:
         done = run(argv, env=environment, deadline=60)
     except (OSError, BadInputError) as error:
-        return str(error)
+        return reason(error)
     return "" if done.ok else (done.err or done.out).strip()[-600:] or f"exit {done.code}"

@@ -24,7 +24,7 @@ from gpusetup.cli import options, output
 from gpusetup.drive import signatures
 from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import parsed
-from gpusetup.errors import BadInputError, Exit, GpuSetupError, VerifyFailedError, gravest
+from gpusetup.errors import BadInputError, Exit, GpuSetupError, VerifyFailedError, gravest, reason
 
 if TYPE_CHECKING:
     import argparse
@@ -239,8 +239,7 @@ def _with_history(
         said = history.append(path, host, report, _boards(document))
         figures = history.series(path) if pictures else ()
     except (OSError, sqlite3.Error, BadInputError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        output.warn(f"this verification is not in the history: {path}: {why}")
+        output.warn(f"this verification is not in the history: {path}: {reason(error)}")
         return host
     if said:
         output.warn(said)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from gpusetup.cli import output
 from gpusetup.cli.verify import Service
 from gpusetup.drive.runner import run
-from gpusetup.errors import BadInputError, Exit, GpuSetupError
+from gpusetup.errors import BadInputError, Exit, GpuSetupError, reason
 
 if TYPE_CHECKING:
     import argparse
@@ -190,8 +190,7 @@ def act(arguments: argparse.Namespace, report: Report) -> None:
                 else:
                     output.say(f"{host.name}: another verification acts on its health now")
         except (GpuSetupError, OSError, sqlite3.Error, ValueError) as error:
-            more = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else f": {error}"
-            output.warn(f"{host.name}: nothing was done about its health{more}; the next verification tries again")
+            output.warn(f"{host.name}: nothing was done about its health: {reason(error)}; the next run tries again")
 
 
 def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
@@ -348,6 +347,6 @@ def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) 
             return Exit.DONE
         service.note(kept, "refused", bad, now)
     except (OSError, sqlite3.Error) as error:
-        output.warn(f"that this machine was refused is not in its history: {kept.path}: {error}")
+        output.warn(f"that this machine was refused is not in its history: {kept.path}: {reason(error)}")
     output.say(f"this machine is bad: {bad}")
     return Exit.VERIFY_FAILED

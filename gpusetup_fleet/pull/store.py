@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, reason
 from gpusetup.model import stamp
 from gpusetup_fleet.model.pull import FleetHost, FleetState, PullReport
 
@@ -238,7 +238,8 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(Path(__file__).with_name("store.sql").read_text(encoding="utf-8"))
     except (OSError, sqlite3.Error) as error:
-        raise BadInputError("GS-971", f"the collector's database cannot be opened: {error}", path=str(path)) from error
+        text = f"the collector's database cannot be opened: {reason(error)}"
+        raise BadInputError("GS-971", text, path=str(path)) from error
     return connection
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from gpusetup.content import host_code
-from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError, reason
 from gpusetup.model.package import Key, Package, Source
 from gpusetup.model.record import Arch
 from gpusetup.model.variables import RoleVariables
@@ -106,7 +106,7 @@ def add_definitions(path: Path, folder: Path, keys: Path, texts: dict[str, str])
         sections = list(_sections(path))
     except (OSError, configparser.Error, ValueError) as error:
         raise BadInputError(
-            "GS-764", f"{path} cannot be read as a .repo file: {error}", path="--archive",
+            "GS-764", f"{path} cannot be read as a .repo file: {reason(error)}", path="--archive",
             hint="--archive FILE.repo, as in a host's /etc/yum.repos.d",
         ) from error  # fmt: skip
     if not sections:

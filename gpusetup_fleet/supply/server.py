@@ -30,7 +30,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, reason
 from gpusetup.model import visible
 
 _FAIR = 4
@@ -61,7 +61,7 @@ class Tls(NamedTuple):
                 context.verify_mode = ssl.CERT_OPTIONAL
         except OSError as error:
             raise BadInputError(
-                "GS-775", f"the certificate or its key cannot be used: {error}", path="--certificate",
+                "GS-775", f"the certificate or its key cannot be used: {reason(error)}", path="--certificate",
                 hint="name files in PEM that exist and belong together: --certificate FILE --key FILE",
             ) from error  # fmt: skip
         return context
@@ -271,7 +271,7 @@ class WebServer(uvicorn.Server):
             try:
                 accepted, address = await loop.sock_accept(self.listening)
             except OSError as error:  # too many open files, or a client that hung up in the queue
-                self.refusals.tell("-", f"a connection could not be taken: {error}")
+                self.refusals.tell("-", f"a connection could not be taken: {reason(error)}")
                 await asyncio.sleep(_MOMENT)
                 continue
             place = self.door.entered(_client(str(address[0])))
@@ -296,7 +296,7 @@ class WebServer(uvicorn.Server):
             accepted.setblocking(False)
             await loop.connect_accepted_socket(connection, accepted, ssl=self.context, **ends)
         except (OSError, asyncio.TimeoutError) as error:
-            self.refusals.tell(place.address, f"the TLS handshake came to nothing: {error}")
+            self.refusals.tell(place.address, f"the TLS handshake came to nothing: {reason(error)}")
         except asyncio.CancelledError:
             pass  # another connection got its place
         else:

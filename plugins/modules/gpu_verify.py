@@ -123,7 +123,9 @@ def main() -> None:
     try:
         unpack(module.params["program"], module.tmpdir)
     except (OSError, ValueError) as failure:
-        module.fail_json(msg=f"cannot unpack the probe: {failure}", invocation=invocation)
+        module.fail_json(
+            msg=f"cannot unpack the probe: {getattr(failure, 'strerror', None) or failure}", invocation=invocation
+        )
     deadline: float = DEADLINES[module.params["level"]]
     if module.params["level"] == "stress":
         deadline += 60 * module.params["minutes"]

@@ -93,9 +93,17 @@ def bounds(tree: ast.AST) -> Iterator[ast.AST]:
     yield from (node for node in asserted if re.search(r"(monotonic|perf_counter)\(\) - \w+ <", ast.unparse(node)))
 
 
+def numbered(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the texts that show an OSError as Python does: `[Errno 2] No such file or directory: '/a'`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.name and "OSError" in ast.unparse(node.type or node):
+            texts = [one for one in ast.walk(node) if isinstance(one, ast.FormattedValue)]
+            yield from (one for one in texts if ast.unparse(one.value) == node.name)
+
+
 LAWS = {
     "text": (unguarded, r"open\(|read_text\(|text=True"), "clock": (clocks, r"time\.time\("), "end": (ends, r"\$"),
-    "flush": (unflushed, r"write_(text|bytes)\("), "bound": (bounds, r"assert .*\(\) - "),
+    "number": (numbered, r"OSError"), "flush": (unflushed, r"write_(text|bytes)\("), "bound": (bounds, r"assert .*\(\) - "),
 }  # fmt: skip
 """Each law with a pattern that a text must have for the law to find anything in it."""
 
@@ -121,7 +129,7 @@ def test_a_hazard_is_met_nowhere(law):
         ("text", "run(argv, text=True)"), ("clock", "until = time.time() + 5"), ("clock", "s = time.time()\nx = y - s"),
         ("clock", "time.time() > end"), ("end", "re.match('^a$', name)"), ("end", "R = re.compile('a$')\nR.match(name)"),
         ("end", "Meta(pattern='^a$')"), ("flush", "def f(a, b):\n a.write_text('x')\n a.replace(b)"),
-        ("bound", "assert time.monotonic() - began < 5"),
+        ("bound", "assert time.monotonic() - began < 5"), ("number", "try:\n x()\nexcept OSError as e:\n f'no: {e}'"),
     ],
 )  # fmt: skip
 def test_each_law_sees_its_example(law, bad):

@@ -56,7 +56,7 @@ def _read(path: str, found: "_Contents", seconds: float) -> Dict[str, Any]:
             handle.seek(start)
             _walk(handle, start + size, found, time.monotonic() + seconds)
     except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError) as error:
-        answer["why"], missing = f"{path}: {error}", None
+        answer["why"], missing = f"{path}: {getattr(error, 'strerror', None) or error}", None
     return dict(answer, nouveau=found.nouveau or missing, blacklist=found.blacklist or missing)
 
 
