@@ -36,20 +36,32 @@ from gpusetup.versions import nv
 
 
 def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
-    """Limit each package requested in any version to releases within three months of the one it would get alone."""
-    request = space.request
+    """Limit each package requested in any version to releases within three months of the one it would get alone.
+
+    Packages that pin each other to one version, such as those of RAPIDS, share the oldest limit.
+    """
+    request, alone = space.request, dict[str, PackageValue]()
     names = asked_packages(request)
     for name in names if len(names) > 1 else ():
         if space.named[name].specifier or name in COMPANIONS:  # torch decides on its companions
             continue
-        alone = tuple(item for item in request.requirements if item.component not in PACKAGES or item.component == name)
-        solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=alone)))
+        single = tuple(
+            item for item in request.requirements if item.component not in PACKAGES or item.component == name
+        )
+        solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=single)))
         if solution is None:
             continue  # there is a conflict without this rule
         chosen = cast("PackageValue", solution[name])
-        if not chosen.release.date:
-            continue
-        space.unary("package-recency", name, partial(_since, earlier(chosen.release.date)), subject=chosen)
+        if chosen.release.date:
+            alone[name] = chosen
+    for name in alone:
+        suite = [one for one in alone if one == name or _follows(alone[one], name) or _follows(alone[name], one)]
+        oldest = min((alone[one] for one in suite), key=lambda value: value.release.date)
+        space.unary("package-recency", name, partial(_since, earlier(oldest.release.date)), subject=oldest)
+
+
+def _follows(value: PackageValue, name: str) -> bool:
+    return value.release.requires.get(name, "").startswith("==")
 
 
 def _since(oldest: str, value: PackageValue) -> bool:

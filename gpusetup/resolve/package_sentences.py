@@ -55,10 +55,10 @@ def _built(context: Context, member: Unary) -> str:
 
 
 def _too_far_behind(_: Context, member: Unary) -> str:
-    name, alone = member.scope[0], cast("PackageValue", member.subject)
+    alone = cast("PackageValue", member.subject)
     return (
-        f"alone it would be {name} {alone.version} of {alone.release.date}; releases more than three months older are "
-        "chosen only by name"
+        f"{alone.file.name} alone would be {alone.version} of {alone.release.date}; releases more than three months "
+        "older are chosen only by name"
     )
 
 
