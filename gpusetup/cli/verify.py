@@ -11,9 +11,11 @@ examples:
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import sqlite3
 import sys
 import time
 from datetime import datetime, timezone
@@ -40,8 +42,6 @@ _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its ow
 EVIDENCE = "gpusetup-evidence"
 """The namespace of the signatures."""
 LEVELS = ("quick", "smoke", "full", "stress")
-
-
 FORMATS = ("text", "json", "junit", "html", "prometheus")
 ONCE = {
     "source": None, "observations": None, "explain": None, "only": None, "update_baseline": False,
@@ -214,42 +214,25 @@ def _with_histories(report: Report, documents: Mapping[str, dict[str, Any]], *, 
     """
     import msgspec
 
-    hosts = [
-        _with_history(host, report, documents[host.name], here=here, pictures=pictures)
-        if host.name in documents
-        else host
-        for host in report.hosts
-    ]
-    return msgspec.structs.replace(report, hosts=tuple(hosts))
-
-
-def _with_history(
-    host: HostReport, report: Report, document: dict[str, Any], *, here: bool, pictures: bool
-) -> HostReport:
-    import sqlite3
-
-    import msgspec
-
     from gpusetup.report import history
 
-    if host.simulated:
-        return host
-    path = history.file_of(host.name, os.environ, here=here)
-    try:
-        said = history.append(path, host, report, _boards(document))
-        figures = history.series(path) if pictures else ()
-    except (OSError, sqlite3.Error, BadInputError) as error:
-        output.warn(f"this verification is not in the history: {path}: {reason(error)}")
-        return host
-    if said:
-        output.warn(said)
-    return msgspec.structs.replace(host, trends=history.pictures(figures))
+    hosts = []
+    for host in report.hosts:
+        figures: tuple[history.Series, ...] = ()
+        if host.name in documents and not host.simulated:
+            path = history.file_of(host.name, os.environ, here=here)
+            try:
+                if said := history.append(path, host, report, _boards(documents[host.name])):
+                    output.warn(said)
+                figures = history.series(path) if pictures else ()
+            except (OSError, sqlite3.Error, BadInputError) as error:
+                output.warn(f"this verification is not in the history: {path}: {reason(error)}")
+        hosts.append(msgspec.structs.replace(host, trends=history.pictures(figures)))
+    return msgspec.structs.replace(report, hosts=tuple(hosts))
 
 
 def _boards(document: dict[str, Any]) -> str:
     """Return a digest of the GPUs' UUIDs: figures start over after an exchange of a board."""
-    import hashlib
-
     names = sorted(str(gpu.get("uuid")) for gpu in document.get("gpus") or () if gpu.get("uuid"))
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 

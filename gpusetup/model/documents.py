@@ -164,10 +164,7 @@ def documents() -> dict[str, str]:
 def forms_of(name: str) -> tuple[type[Struct], ...]:
     """Return a document's types: that of the answer, then those printed when the answer is no."""
     found = (form.rpartition(".") for form in _table()[name]["forms"])
-    return tuple(
-        getattr(import_module(module if "." in module else f"gpusetup.model.{module}"), struct)
-        for module, _, struct in found
-    )
+    return tuple(getattr(import_module(module), struct) for module, _, struct in found)
 
 
 @cache

@@ -49,10 +49,8 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
             item for item in request.requirements if item.component not in PACKAGES or item.component == name
         )
         solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=single)))
-        if solution is None:
-            continue  # there is a conflict without this rule
-        chosen = cast("PackageValue", solution[name])
-        if chosen.release.date:
+        chosen = cast("PackageValue", solution[name]) if solution is not None else None
+        if chosen is not None and chosen.release.date:  # else there is a conflict without this rule
             alone[name] = chosen
     for name in alone:
         suite = [one for one in alone if one == name or _follows(alone[one], name) or _follows(alone[name], one)]
