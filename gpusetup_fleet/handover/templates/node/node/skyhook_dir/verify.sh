@@ -1,3 +1,4 @@
 #!/bin/sh
-# The stack works: quick checks, without a CUDA context of their own.
-exec sh "$SKYHOOK_DIR/skyhook_dir/gpusetup.sh" verify --level quick
+# The stack works: quick checks of this machine, which take no variables, without a CUDA context of their own.
+export PATH="$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+exec /opt/gpusetup-controller/bin/gpusetup verify --level quick
