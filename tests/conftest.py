@@ -7,11 +7,14 @@ import signal
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gpusetup.bootstrap import bundle
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import Matrix
+from gpusetup.model.bundle import BundledFile, Manifest
 
 # Started in the background, a test run inherits that interrupts are ignored; here they are tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,6 +47,17 @@ def nvml(tmp_path_factory):
     source = Path(__file__).parent / "fixtures/nvml/stand_in.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", place, source], check=True, timeout=60)
     return place
+
+
+@pytest.fixture
+def small_bundle(tmp_path):
+    folder, name = tmp_path / "bundle", "wheels/a.whl"
+    (folder / "wheels").mkdir(parents=True)
+    (folder / name).write_bytes(b"content")
+    files = {name: BundledFile(sha256=bundle.digest_of(folder / name), size=7)}
+    manifest = Manifest(gpusetup="1", pip=name, sets={"3.11-x86_64": (name,)}, files=files)
+    (folder / bundle.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    return folder
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def unit() -> Outcome:
     return _pytest("unit", *SIDE_BY_SIDE, "-m", "not lab and not gpu and not fuzz", *left_out, *folders)
 
 
-PLAIN = {
+PLAIN = {  # stages that only run tests, side by side
     "fuzz": (
         "-m",
         "fuzz",
@@ -126,7 +126,6 @@ PLAIN = {
     "tools": ("-m", "not fuzz", "tests/tools"),  # what maintainers run: refresh of the matrix, releases, pictures
     "pages": ("tests/pages",),  # the commands of the documentation, and what they say
 }
-"""Stages that only run tests, side by side, with their places."""
 
 
 def package() -> Outcome:
@@ -307,8 +306,7 @@ STAGES = {
     "inventories": inventories, "shops": shops, "gpu": gpu,
 }  # fmt: skip
 DEFAULT = ("lint", "unit", "package", "pages", "lab", "gpu")
-ALL = (*DEFAULT, *changes.TOUCH)
-"""With what takes long and rarely breaks."""
+ALL = (*DEFAULT, *changes.TOUCH)  # with what takes long and rarely breaks
 
 
 def _wanted(names: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import msgspec
 import pytest
 import yaml
 
-from gpusetup.cli.main import main
+from gpusetup.cli.main import command_parser, main
+from gpusetup.cli.options import refuse_idle
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.facts import Facts, Service
 from gpusetup.model.facts_machine import Slices
@@ -175,6 +177,14 @@ def test_its_programs_are_ones_for_the_oldest_node(handed):
             ast.parse(text, feature_version=(3, 6))
         else:
             assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0, path
+
+
+def test_no_program_gives_an_option_that_its_command_refuses(handed):
+    for path in (handed / "node/skyhook_dir").glob("*.sh"):
+        for name, more in (("gpusetup.sh", ["--extra-vars", "@x"]), ("bin/gpusetup", [])):
+            for words in re.findall(rf'{name}"? ([a-z].*)', path.read_text()):
+                parser = command_parser(words.split()[0])
+                refuse_idle(parser.parse_args([*words.split()[1:], *more]), parser)
 
 
 def test_the_daemonset_is_what_kubernetes_takes(handed):

@@ -13,34 +13,24 @@ from gpusetup.bootstrap import bundle
 from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
-from gpusetup.model.bundle import BundledFile, Manifest
 from gpusetup_fleet.supply import controller, server
 from gpusetup_fleet.supply.server import _answer
 from tests.refusals import refused
 from tests.replay import metadata, packed
 
 
-@pytest.fixture
-def made(tmp_path):
-    folder = tmp_path / "bundle"
-    (folder / "wheels").mkdir(parents=True)
-    (folder / "wheels/a.whl").write_bytes(b"content")
-    files = {"wheels/a.whl": BundledFile(sha256=bundle.digest_of(folder / "wheels/a.whl"), size=7)}
-    manifest = Manifest(gpusetup="1", pip="wheels/a.whl", sets={"3.11-x86_64": ("wheels/a.whl",)}, files=files)
-    (folder / bundle.MANIFEST).write_bytes(msgspec.json.encode(manifest))
-    return folder
-
-
 def test_a_served_bundle_that_cannot_be_read_is_an_answer(tmp_path):
     assert asyncio.run(_answer(tmp_path, "GET", "/sbom.json")).status_code == 503
 
 
-def test_a_served_manifest_is_read_once_until_it_is_another(made, monkeypatch):
+def test_a_served_manifest_is_read_once_until_it_is_another(small_bundle, monkeypatch):
     reads = []
     monkeypatch.setattr(server, "read_manifest", lambda path: reads.append(path) or bundle.read_manifest(path))
-    told = [asyncio.run(_answer(made, "GET", "/wheels/a.whl")).status_code for _ in range(3)]
-    (made / bundle.MANIFEST).write_bytes((made / bundle.MANIFEST).read_bytes().replace(b"wheels/a", b"wheels/b"))
-    told.append(asyncio.run(_answer(made, "GET", "/wheels/a.whl")).status_code)
+    told = [asyncio.run(_answer(small_bundle, "GET", "/wheels/a.whl")).status_code for _ in range(3)]
+    (small_bundle / bundle.MANIFEST).write_bytes(
+        (small_bundle / bundle.MANIFEST).read_bytes().replace(b"wheels/a", b"wheels/b")
+    )
+    told.append(asyncio.run(_answer(small_bundle, "GET", "/wheels/a.whl")).status_code)
     assert (told, len(reads)) == ([200, 200, 200, 404], 2)
 
 
@@ -54,14 +44,14 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
             controller.make_controller_bundle(place, pythons=("3.11",), archs=("x86_64",))
 
 
-def test_a_bundle_that_a_killed_run_moved_aside_comes_back(made, monkeypatch):
+def test_a_bundle_that_a_killed_run_moved_aside_comes_back(small_bundle, monkeypatch):
     monkeypatch.setattr(controller, "own_wheels", lambda _folder: 1 / 0)
-    with bundle.alone_on(made, "makes"), pytest.raises(PreflightError, match="another gpusetup"):
-        controller.make_controller_bundle(made, pythons=("3.11",), archs=("x86_64",))
-    made.rename(made.with_name(f".{made.name}.old"))
+    with bundle.alone_on(small_bundle, "makes"), pytest.raises(PreflightError, match="another gpusetup"):
+        controller.make_controller_bundle(small_bundle, pythons=("3.11",), archs=("x86_64",))
+    small_bundle.rename(small_bundle.with_name(f".{small_bundle.name}.old"))
     with pytest.raises(ZeroDivisionError):
-        controller.make_controller_bundle(made, pythons=("3.11",), archs=("x86_64",))
-    assert bundle.check_bundle(made)
+        controller.make_controller_bundle(small_bundle, pythons=("3.11",), archs=("x86_64",))
+    assert bundle.check_bundle(small_bundle)
 
 
 def test_the_folder_that_one_stands_in_is_made_too(tmp_path, monkeypatch):

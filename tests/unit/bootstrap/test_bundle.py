@@ -16,21 +16,9 @@ from gpusetup.bootstrap.userdata import Config, read_config
 from gpusetup.bootstrap.web import Unfetched, authorities, fetch
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError
-from gpusetup.model.bundle import BundledFile, Manifest
 from tests.flaky import CONTENT, serving
 from tests.refusals import refused
 from tests.replay import metadata, packed
-
-
-@pytest.fixture
-def made(tmp_path):
-    folder = tmp_path / "bundle"
-    (folder / "wheels").mkdir(parents=True)
-    (folder / "wheels/a.whl").write_bytes(b"content")
-    files = {"wheels/a.whl": BundledFile(sha256=bundle.digest_of(folder / "wheels/a.whl"), size=7)}
-    manifest = Manifest(gpusetup="1", pip="wheels/a.whl", sets={"3.11-x86_64": ("wheels/a.whl",)}, files=files)
-    (folder / bundle.MANIFEST).write_bytes(msgspec.json.encode(manifest))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -40,11 +28,11 @@ def made(tmp_path):
         ("manifest.json", "{", "GS-716"), ("manifest.json", '{"schema": "other/1"}', "GS-714"),
     ],
 )  # fmt: skip
-def test_what_differs_is_named(made, name, content, reference):
-    assert bundle.check_bundle(made).gpusetup == "1"
-    (made / name).unlink() if content is None else (made / name).write_text(content)
+def test_what_differs_is_named(small_bundle, name, content, reference):
+    assert bundle.check_bundle(small_bundle).gpusetup == "1"
+    (small_bundle / name).unlink() if content is None else (small_bundle / name).write_text(content)
     with refused(BadInputError, reference):
-        bundle.check_bundle(made)
+        bundle.check_bundle(small_bundle)
 
 
 def test_what_fails_leaves_nothing_beside(tmp_path):
