@@ -36,7 +36,7 @@ class Watch(threading.Thread):
 
 def test_a_private_site_behind_a_proxy_with_reports(lab_hosts, lab_repositories, bundle, tmp_path):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
-    token = secrets.token_hex(20)
+    token, home = secrets.token_hex(20), lab_repositories.folder.name
     (tmp_path / "token").write_text(token + "\n")
     _url, digest = served_lock("options.lock.json")
     asked_before = (STATE / "requests.log").read_text().count(f"{host.address} ")
@@ -46,7 +46,7 @@ def test_a_private_site_behind_a_proxy_with_reports(lab_hosts, lab_repositories,
             "--lock-url", f"{site.url}/options.lock.json", "--lock-digest", digest,
             "--proxy", site.proxy, "--ca", str(site.ca), "--splay", "3",
             "--callback", f"{site.url}/reports", "--token-file", str(tmp_path / "token"),
-            "--set", f"gpusetup_source={site.url}", "--set", f"gpusetup_source_key={site.url}/lab-key.asc",
+            "--set", f"gpusetup_source={site.url}/{home}", "--set", f"gpusetup_source_key={site.url}/{home}/lab-key.asc",
         ]  # fmt: skip
         text = user_data(bundle, lab_repositories, *words, source=f"{site.url}/{bundle.folder.name}")
         assert token in text
