@@ -12,10 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "tests/changes.py", "tests/conftest.py")
 """What every stage stands on."""
 TOUCH: dict[str, tuple[str, ...]] = {
-    "fleet": (
-        "gpusetup_fleet/", "tests/fleet/", "gpusetup/cli/", "gpusetup/model/", "gpusetup/drive/", "gpusetup/bootstrap/", "gpusetup/report/", "gpusetup/verify/",
-        "gpusetup/facts/", "gpusetup/plan/", "docs/guides/",
-    ),
+    "fleet": ("gpusetup_fleet/", "gpusetup/", "plugins/", "tests/fleet/", "docs/guides/"),
     "drive": (
         "gpusetup/drive/", "gpusetup/rollout/", "gpusetup_fleet/handover/", "gpusetup/cli/", "gpusetup/callback_plugins/", "gpusetup/inventory_plugins/", "playbooks/",
         "plugins/", "roles/gpu_verify/", "gpusetup/verify/", "tests/drive/", "tests/modules/", "tests/awx_api.py",

@@ -18,7 +18,7 @@ def test_each_slow_stage_is_one_and_names_what_is_there():
     [
         ("docs/guides/apply.md", {"site", "fleet"}),
         ("gpusetup_fleet/pull/web.py", {"fleet", "site"}),
-        ("gpusetup/rollout/waves.py", {"drive", "lab-long"}),
+        ("gpusetup/rollout/waves.py", {"drive", "lab-long", "fleet"}),
         ("gpusetup/report/html.py", {"fleet"}),
         ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule", "lab-long", "tools"}),
         ("tests/stages.py", set(changes.TOUCH)),
