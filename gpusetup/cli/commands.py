@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {name: (place, summary) for name, (place,
 """A command's full name of one or two words → its module and its summary.
 
 A module with several commands is written `MODULE:WORD` and has `run_WORD`, whose docstring is the help, and
-`add_WORD_arguments`. One with a dot is of the package gpusetup-fleet, which need not be installed.
+`add_WORD_arguments`. Those of gpusetup_fleet need not be installed.
 """
 WITHOUT_OWN: dict[str, str] = _TOLD["without_own"]
 """First words that are not commands themselves → their summaries."""
@@ -59,7 +59,7 @@ def below(word: str) -> list[str]:
 def load_command(name: str) -> Command:
     """Import a command's module and return the command."""
     place, _, word = COMMANDS[name][0].partition(":")
-    module = importlib.import_module(place if "." in place else f"gpusetup.cli.{place}")
+    module = importlib.import_module(place)
     if not word:
         return cast("Command", module)
     run, arguments = getattr(module, f"run_{word}"), getattr(module, f"add_{word}_arguments")
