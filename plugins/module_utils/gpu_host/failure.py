@@ -35,7 +35,7 @@ def tried(step: Callable[..., Any], *arguments: Any) -> Tuple[Any, str]:
     except HostFailure as failure:
         return None, str(failure.fields["message"])
     except OSError as error:
-        return None, str(error)
+        return None, error.strerror or str(error)
 
 
 def of_system(error: OSError) -> HostFailure:
