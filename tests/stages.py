@@ -115,12 +115,7 @@ def unit() -> Outcome:
 
 
 PLAIN = {  # stages that only run tests, side by side
-    "fuzz": (
-        "-m",
-        "fuzz",
-        "tests/unit",
-        "tests/fleet",
-    ),  # thousands of hostile inputs, of which the others try a sample
+    "fuzz": ("-m", "fuzz", "tests/unit", "tests/fleet"),  # ten thousand hostile inputs each; others try a sample
     "fleet": ("-m", "not fuzz", "tests/fleet"),  # gpusetup-fleet, with real rpm, nginx, etcd and ssh servers
     "drive": ("-m", "not fuzz", "tests/drive", *(f"tests/{name}" for name in REAL)),  # real Ansible, AWX, git servers
     "tools": ("-m", "not fuzz", "tests/tools"),  # what maintainers run: refresh of the matrix, releases, pictures
