@@ -31,14 +31,20 @@ TOUCH: dict[str, tuple[str, ...]] = {
     ),
     "molecule": ("roles/", "plugins/", "playbooks/", ".config/", ".collections/", "tests/lab/"),
 }  # fmt: skip
+TOUCH["lab-slow"] = TOUCH["lab-long"]
 """Slow stage → the files and folders whose changes can break it."""
-UNKNOWN = ("fleet", "drive", "tools", "lab-long", "site")
+UNKNOWN = ("fleet", "drive", "tools", "lab-long", "lab-slow", "site")
 """What runs when nobody knows what changed."""
 
 
 def _git(*words: str) -> str:
     done = subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def commits() -> str:
+    """The number of commits up to this one, which chooses the turn of lab-slow."""
+    return _git("rev-list", "--count", "HEAD") or "1"
 
 
 def base() -> str:

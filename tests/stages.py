@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tests import changes, programs
 from tests.collection import NOT_HERE, SHOPS, asked, collection_built, quick, whole
+from tests.lab import turns
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
@@ -180,21 +181,25 @@ def _needs_root(stage: str) -> Outcome | None:
     return None
 
 
-def lab() -> Outcome:
-    """Throw-away hosts on which everything is installed, changed and removed."""
-    side_by_side = ("-n", str(max(2, min(4, os.cpu_count() or 1))), "--dist", "loadfile")
-    wanted = ("-m", "lab and not slow and not long", "tests/lab")
-    return _needs_root("lab") or _pytest("lab", *side_by_side, "--durations=12", *wanted)
+def _on_hosts(stage: str, workers: str, *words: str) -> Outcome:
+    side_by_side = ("-n", workers, "--dist", "loadfile", "--durations=12")
+    return _needs_root(stage) or _pytest(stage, *side_by_side, *words)
 
 
-def lab_long() -> Outcome:
-    """A driver compiled for real, dnf 5, a canary: minutes each, and they rarely break."""
-    wanted = ("-n", "2", "--dist", "loadfile", "-m", "lab and long", "tests/lab")
-    return _needs_root("lab-long") or _pytest("lab-long", *wanted)
+ON_HOSTS = {  # stages that run tests on throw-away hosts
+    "lab": (str(max(2, min(4, os.cpu_count() or 1))), "-m", "lab and not slow and not long", "tests/lab"),
+    "lab-long": ("2", "-m", "lab and long", "tests/lab"),  # minutes each, and they rarely break
+}
 
 
 def lab_slow() -> Outcome:
-    return _needs_root("lab-slow") or _pytest("lab-slow", "-m", "lab and slow", "tests/lab")
+    """What takes hours: all of it, or the turn that GPUSETUP_TURN names."""
+    tests, note = turns.found(), ""
+    if named := os.environ.get("GPUSETUP_TURN"):
+        turn, count, tests = turns.chosen(tests, int(named))
+        note = f"turn {turn} of {count}; again: GPUSETUP_TURN={turn} ./dev test lab-slow"
+    outcome = _on_hosts("lab-slow", "2", *tests)
+    return outcome._replace(note=outcome.note or note)
 
 
 def _fault_table(stage: str, program: str, page: str) -> Outcome:
@@ -296,8 +301,8 @@ def gpu() -> Outcome:
 
 STAGES = {
     "lint": lint, "unit": unit, **{name: partial(_pytest, name, *SIDE_BY_SIDE, *words) for name, words in PLAIN.items()},
-    "package": package, "site": site, "sanity": sanity, "lab": lab, "lab-long": lab_long, "lab-slow": lab_slow, "faults": faults,
-    "vm": vm, "vm-faults": vm_faults, "molecule": molecule, "audit": audit, "index": index,
+    "package": package, "site": site, "sanity": sanity, **{name: partial(_on_hosts, name, *words) for name, words in ON_HOSTS.items()},
+    "lab-slow": lab_slow, "faults": faults, "vm": vm, "vm-faults": vm_faults, "molecule": molecule, "audit": audit, "index": index,
     "inventories": inventories, "shops": shops, "gpu": gpu,
 }  # fmt: skip
 DEFAULT = ("lint", "unit", "package", "pages", "lab", "gpu")
@@ -306,6 +311,9 @@ ALL = (*DEFAULT, *changes.TOUCH)  # with what takes long and rarely breaks
 
 def _wanted(names: list[str]) -> list[str]:
     """The stages that these words mean."""
+    if names in (["all"], ["changed"]) and "GPUSETUP_TURN" not in os.environ:
+        os.environ["GPUSETUP_TURN"] = changes.commits()
+        print(f"GPUSETUP_TURN={os.environ['GPUSETUP_TURN']}, the number of commits, chooses the turn of lab-slow")
     if names == ["all"]:
         return list(ALL)
     if names != ["changed"]:
@@ -327,7 +335,7 @@ def _prepared(names: list[str]) -> None:
 
 def _all_of(names: list[str]) -> list[Outcome]:
     """Run stages one after the other, the lab beside the others: it waits most of the time. What it printed comes at the end."""
-    beside_them = [name for name in names if name in ("lab", "lab-long")]
+    beside_them = [name for name in names if name.startswith("lab")]
     others = [name for name in names if name not in beside_them]
     if not beside_them or not others:
         return [STAGES[name]() for name in names]

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests import changes, stages
+from tests.lab import places, turns
 
 
 def test_each_slow_stage_is_one_and_names_what_is_there():
@@ -18,9 +19,9 @@ def test_each_slow_stage_is_one_and_names_what_is_there():
     [
         ("docs/guides/apply.md", {"site", "fleet"}),
         ("gpusetup_fleet/pull/web.py", {"fleet", "site"}),
-        ("gpusetup/rollout/waves.py", {"drive", "lab-long", "fleet"}),
+        ("gpusetup/rollout/waves.py", {"drive", "lab-long", "lab-slow", "fleet"}),
         ("gpusetup/report/html.py", {"fleet"}),
-        ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule", "lab-long", "tools"}),
+        ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule", "lab-long", "lab-slow", "tools"}),
         ("tests/stages.py", set(changes.TOUCH)),
         ("tests/unit/test_versions.py", set()),
         ("docs-of-others.md", set()),
@@ -28,6 +29,18 @@ def test_each_slow_stage_is_one_and_names_what_is_there():
 )
 def test_a_file_leads_to_the_stages_that_it_can_break(path, stages_run):
     assert set(changes.reasons([path])) == stages_run
+
+
+def test_each_slow_test_is_in_one_turn_and_commits_take_turns():
+    files = {path.name for path in places.SOURCE.glob("test_*.py") if "mark.slow" in path.read_text()}
+    assert {name.partition("::")[0] for name in turns.DURATIONS} <= files
+    names = {f"{file}::test_{number}" for file in files for number in range(2)} | {"test_new.py::test_x[/::a]"}
+    slow = sorted(f"tests/lab/{name}" for name in names | {name for name in turns.DURATIONS if "::" in name})
+    count = len(turns.divided(slow))
+    chosen = [turns.chosen(slow, commits) for commits in range(1000, 1000 + count)]
+    assert sorted(number for number, _count, _tests in chosen) == [*range(1, count + 1)]
+    assert sorted(test for _number, _count, tests in chosen for test in tests) == slow
+    assert turns.chosen(slow, chosen[0][0]) == chosen[0], "the number of a turn chooses it again"
 
 
 @pytest.fixture
@@ -58,5 +71,5 @@ def test_where_no_tested_commit_is_known_what_needs_another_machine_or_a_booted_
     subprocess.run(["git", "branch", "-q", "-D", "main"], cwd=checkout, check=True)
     monkeypatch.setenv("GPUSETUP_TESTED", named)
     decided = changes.decided().items()
-    assert {stage for stage, (runs, _why) in decided if runs} == {"fleet", "drive", "tools", "lab-long", "site"}
+    assert {stage for stage, (runs, _why) in decided if runs} == set(changes.UNKNOWN)
     assert {stage for stage, (_runs, why) in decided if "./dev test all" in why} == {"vm", "molecule"}

@@ -23,6 +23,10 @@ class Lab(NamedTuple):
         (host,) = self.hosts(**spec)
         return host, self.inventory([host], variables)
 
+    def asking(self, host: Host, **more: str) -> Path:
+        """An inventory of one host that asks for the stand-ins' driver, and for more."""
+        return self.inventory([host], stand_ins(self.repositories, **more))
+
     def unchanged(self, inventory: Path, *words: str | Path) -> None:
         """The same apply once more has nothing to do."""
         again = apply(self.folder, inventory, *words)

@@ -71,6 +71,12 @@ def packages(host: Host) -> dict[str, str]:
     return {name: version for _status, name, version in rows}
 
 
+def kernel_of(host: Host) -> str:
+    """The newest kernel: an apply brings one if the mirror has a newer one than the image."""
+    kernels = (path.name.partition("-")[2] for path in host.path("/boot").glob("vmlinuz-*"))
+    return max(kernels, key=lambda name: [*map(int, re.findall(r"\d+", name))])
+
+
 def loaded(host: Host) -> str:
     """What the simulated kernel says of its driver."""
     return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout

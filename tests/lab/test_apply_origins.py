@@ -9,12 +9,12 @@ from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import loaded, packages
 from tests.stored import stored
 
+pytestmark = pytest.mark.slow
 PASSWORD = "/var/lib/gpusetup/mok-password"
 UNINSTALLER = stored("apply_origins_uninstaller.txt")
 LEFT = "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
 
 
-@pytest.mark.slow
 def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
     for path, text in (
@@ -53,7 +53,6 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(wishes, la
     assert apply(lab.folder, inventory, "--replace").hosts[host.name]["state"] == "unchanged"
 
 
-@pytest.mark.slow
 def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     """DKMS signs for real; mokutil, MokManager at the console and the kernel's check are stand-ins."""
     (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
@@ -95,7 +94,6 @@ def test_secure_boot_from_the_refusal_to_a_driver_that_loads(wishes, lab):
     assert password not in said
 
 
-@pytest.mark.slow
 def test_a_sites_own_key_signs_when_the_firmware_knows_it(wishes, lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4-secure-boot")
     key, certificate = "/etc/ssl/private/site.key", "/etc/ssl/site.der"

@@ -1,13 +1,12 @@
 """Debian's own packages for real: the driver compiled by DKMS, CuPy from the index, a reboot. Simulated: the GPU alone."""
 
-import re
 from typing import Any
 
 import pytest
 
 from tests.lab.applying import apply, gpusetup
 from tests.lab.places import SIMULATED_ROOT
-from tests.lab.plays import files_below, packages
+from tests.lab.plays import files_below, kernel_of, packages
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/usr/local")
 WISHES = {"gpusetup_source": "distro"}
@@ -18,14 +17,6 @@ BUILD = 3600
 def modules(host):
     """What the simulated kernel has loaded."""
     return host.path(f"{SIMULATED_ROOT}/proc/modules").read_text()
-
-
-def kernel_of(host):
-    """The newest kernel: an apply brings one if the mirror has a newer one than the image."""
-    return max(
-        (path.name for path in host.path("/lib/modules").iterdir()),
-        key=lambda name: [*map(int, re.findall(r"\d+", name))],
-    )
 
 
 @pytest.mark.long

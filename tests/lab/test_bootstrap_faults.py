@@ -11,6 +11,7 @@ from tests.lab.bootstrapping import UNIT, first_boot, served_lock, status, user_
 from tests.lab.plays import packages
 from tests.lab.repository.build import set_fault
 
+pytestmark = pytest.mark.slow
 HELD = "import fcntl,sys,time\nf=open('/var/lib/dpkg/lock-frontend','r+b')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',flush=True)\ntime.sleep(float(sys.argv[1]))\n"
 
 
@@ -76,7 +77,6 @@ def disturb(machine, text, step):
         machine.break_packages(LONG[step], "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_power_cut(machine, lab_repositories, bundle, step):
     disturb(machine, user_data(bundle, lab_repositories), step)
@@ -86,7 +86,6 @@ def test_power_cut(machine, lab_repositories, bundle, step):
     ended_well(machine, f"power cut while {step}", reboots=(0, 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_killed(machine, lab_repositories, bundle, step):
     disturb(machine, user_data(bundle, lab_repositories), step)
@@ -95,7 +94,6 @@ def test_killed(machine, lab_repositories, bundle, step):
     ended_well(machine, f"killed (SIGKILL) while {step}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", [step for step in STEPS if step != "it reboots"])
 def test_a_user_reboots_in_the_middle(machine, lab_repositories, bundle, step):
     disturb(machine, user_data(bundle, lab_repositories), step)
@@ -103,7 +101,6 @@ def test_a_user_reboots_in_the_middle(machine, lab_repositories, bundle, step):
     ended_well(machine, f"a user reboots while {step}", reboots=(0, 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", ["bundle", "packages"])
 def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, what):
     token = f"bootstrap{what}"
@@ -119,7 +116,6 @@ def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, wha
     ended_well(machine, f"the server of the {what} answers 503 for a while", said=said)
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 1600})
     first_boot(host, user_data(bundle, lab_repositories))
@@ -137,7 +133,6 @@ def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
     ended_well(host, "the disk is full; mended, started again", said=in_words(end), reboots=(0, 1))
 
 
-@pytest.mark.slow
 def test_dpkgs_lock_is_waited_for_and_named_when_it_stays(machine, lab_repositories, bundle):
     text = user_data(bundle, lab_repositories)
     config = next(line for line in text.splitlines() if line.strip().startswith('{"source"'))
@@ -162,7 +157,6 @@ def test_dpkgs_lock_is_waited_for_and_named_when_it_stays(machine, lab_repositor
     ended_well(machine, "another program holds dpkg's lock past the deadline; ended, started again", said=in_words(end))
 
 
-@pytest.mark.slow
 def test_pulled_lock(machine, lab_repositories, bundle):
     """No stack in the user-data: a URL and a digest; another file there is refused."""
     url, digest = served_lock("bootstrap.lock.json", more=b" ")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.lab.applying import gpusetup
-from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.lifecycle import drift, host_of
 from tests.modules.test_venv import wheel
 
 WHEELS = "/srv/wheels"
@@ -32,7 +32,7 @@ def test_two_environments_from_their_making_to_their_end(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4")
 
     def inventory(**named):
-        return lab.inventory([host], stand_ins(lab.repositories, gpusetup_environments=json.dumps(named)))
+        return lab.asking(host, gpusetup_environments=json.dumps(named))
 
     def run(command, where, *words):
         return gpusetup(lab.folder, command, where, *words, "--format", "json")

@@ -6,11 +6,12 @@ import pytest
 
 from gpusetup.monitoring.files import files
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.lifecycle import drift, host_of
 from tests.lab.plays import files_below, packages
 from tests.lab.process import until
 from tests.lab.prometheus import Exporter, running
 
+pytestmark = pytest.mark.slow
 SETTINGS = ("/etc/gpusetup", "/etc/systemd/system", "/etc/default", "/usr/local/lib")
 ANSWER = (
     "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{}/metrics', timeout=9).read().decode())"
@@ -25,6 +26,11 @@ python3 -W ignore -c "import crypt; print('prometheus:' + crypt.crypt('{}', cryp
   >/etc/tls/passwords
 chmod 600 /etc/tls/passwords
 """
+
+
+def asking(lab, host, name, **more):
+    wish = {f"gpusetup_{key}": value for key, value in more.items()}
+    return lab.asking(host, gpusetup_driver="==580.142", **wish).rename(lab.folder / f"{name}.ini")
 
 
 def answer(host, port):
@@ -52,19 +58,12 @@ def differing(before, after):
     ]
 
 
-@pytest.mark.slow
 def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(lab):
     (host,) = lab.hosts(flavour="debian12", machine="rtx4090", network="mirror")
-    driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
-
-    def asking(name, **more):
-        wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
-        return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
-
-    bare, plain = asking("bare"), asking("plain", monitoring="auto")
+    bare, plain = asking(lab, host, "bare"), asking(lab, host, "plain", monitoring="auto")
     host.ssh("sh", "-c", SECRETS.format(SECRET))
     secured = asking(
-        "secured", monitoring="textfile", monitoring_listen="0.0.0.0:9100", monitoring_certificate="/etc/tls/gpu.crt",
+        lab, host, "secured", monitoring="textfile", monitoring_listen="0.0.0.0:9100", monitoring_certificate="/etc/tls/gpu.crt",
         monitoring_key="/etc/tls/gpu.key", monitoring_passwords="/etc/tls/passwords",
     )  # fmt: skip
     pristine = files_below(host, *SETTINGS), packages(host)
@@ -166,16 +165,9 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert "gpusetup-gpu-textfile" not in host.ssh("systemctl", "list-units", "--all", "--no-legend").stdout
 
 
-@pytest.mark.slow
 def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
-    driver = stand_ins(lab.repositories, gpusetup_driver="==580.142")
-
-    def asking(name, **more):
-        wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
-        return lab.inventory([host], wish).rename(lab.folder / f"{name}.ini")
-
-    bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
+    bare, inventory = asking(lab, host, "bare"), asking(lab, host, "dcgm", monitoring="auto")
     apply(lab.folder, bare).well()
 
     before = files_below(host, *SETTINGS), packages(host)
@@ -193,7 +185,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(lab):
     lab.settled(inventory)
 
     # The textfile takes its place, and DCGM goes; then back.
-    apply(lab.folder, asking("textfile", monitoring="textfile")).well()
+    apply(lab.folder, asking(lab, host, "textfile", monitoring="textfile")).well()
     assert (listens(host, 9400), listens(host, 9100)) == (set(), {"127.0.0.1"})
     assert not any(name.startswith("datacenter") for name in packages(host))
     back = gpusetup(lab.folder, "rollback", inventory, "--format", "json")

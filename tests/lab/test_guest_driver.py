@@ -9,8 +9,7 @@ import pytest
 
 from tests.flaky import listening
 from tests.lab import runfile
-from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of
+from tests.lab.applying import apply
 from tests.lab.network import GATEWAY
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
@@ -29,40 +28,37 @@ def lend(host):
 
 
 @pytest.mark.slow
-def test_from_its_file_to_a_newer_one_and_back(lab_hosts, lab_inventory, tmp_path):
-    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+def test_from_its_file_to_a_newer_one_and_back(lab):
+    (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
     lend(host)
     before = packages(host)
     older = runfile.write(host.path("/root"), OLDER)
     older = older.rename(older.with_name(f"NVIDIA-Linux-x86_64-{OLDER}-grid.run"))
-    site = tmp_path / "site"
+    site = lab.folder / "site"
     site.mkdir()
     newer = runfile.write(site, NEWER)
     newer.rename(newer.with_name(f"NVIDIA-Linux-x86_64-{NEWER}-grid.run"))
 
     def wanted(version, place):
         more = {"gpusetup_vgpu_host": "19.6", "gpusetup_components": '["driver"]'}
-        return lab_inventory([host], {"gpusetup_source": f"{place}/NVIDIA-Linux-x86_64-{version}-grid.run", **more})
+        return lab.inventory([host], {"gpusetup_source": f"{place}/NVIDIA-Linux-x86_64-{version}-grid.run", **more})
 
-    plain = apply(tmp_path, lab_inventory([host], {"gpusetup_components": '["driver"]'}))
+    plain = apply(lab.folder, lab.inventory([host], {"gpusetup_components": '["driver"]'}))
     assert plain.code in (4, 5), plain.out + plain.err
     # It knows no ranges, as simple servers do not.
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     with listening(handler, GATEWAY) as web:
         address = web.url
         for version, place in ((OLDER, "/root"), (NEWER, address)):
-            apply(tmp_path, wanted(version, place)).well()
+            apply(lab.folder, wanted(version, place)).well()
             assert version in host.ssh("nvidia-smi").stdout
-            again = apply(tmp_path, wanted(version, place))
-            assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-            assert drift(tmp_path, wanted(version, place))[1] == {}
+            lab.settled(wanted(version, place))
 
-    gpusetup(tmp_path, "rollback", wanted(NEWER, address), "--format", "json").well()
+    lab.rolled_back(wanted(NEWER, address))
     assert OLDER in host.ssh("nvidia-smi").stdout
     assert host.path("/var/lib/gpusetup/installers").is_dir(), "a rollback forwards needs it without its server"
-    apply(tmp_path, wanted(NEWER, address)).well()
-    gone = gpusetup(tmp_path, "remove", wanted(NEWER, address), "--yes", "--format", "json")
-    assert gone.code in (0, 9), gone.out + gone.err
+    apply(lab.folder, wanted(NEWER, address)).well()
+    lab.removed(wanted(NEWER, address))
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
     assert not host.path("/var/lib/gpusetup/installers").exists()
     assert packages(host) == before

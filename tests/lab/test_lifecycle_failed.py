@@ -9,8 +9,9 @@ from tests.lab.harm import BUILD_ERROR, break_build
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import packages, present
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
     host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
     old, new = lock(lab.folder, "570"), lock(lab.folder, "580")
@@ -40,7 +41,6 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(lab):
     assert drift(lab.folder, inventory)[1] == {}
 
 
-@pytest.mark.slow
 def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(lab):
     host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="t4")
     old, new = lock(lab.folder, "570", "t4"), lock(lab.folder, "580", "t4")

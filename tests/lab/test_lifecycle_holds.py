@@ -5,9 +5,10 @@ import re
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below, packages
 
+pytestmark = pytest.mark.slow
 ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
 DNF = ("/etc/dnf", "/etc/yum.repos.d", "/etc/pki/rpm-gpg")
 AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates']))"
@@ -18,11 +19,9 @@ def of_the_stack(host):
     return {name: version for name, version in packages(host).items() if "nvidia" in name or name.startswith("libcuda")}
 
 
-@pytest.mark.slow
 def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
     (host,) = lab.hosts(flavour="debian12", machine="t4", network="mirror")
-    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
-    inventory = lab.inventory([host], wish)
+    inventory = lab.asking(host, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
     host.ssh("apt-get", "update")
     host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "install", "unattended-upgrades")
     host.path("/etc/apt/apt.conf.d/99everything").write_text(ALLOW_EVERYTHING)
@@ -48,16 +47,14 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(lab):
     assert moved, "without our holds it would have moved: the run above proves something\n" + would
 
 
-@pytest.mark.slow
 def test_dnf_automatic_leaves_the_stack_alone(lab):
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = lab.repositories.beside("epel", f"{lab.repositories.rocky}/epel")
-    wish = stand_ins(lab.repositories, gpusetup_driver="==580.142", **epel)
-    inventory = lab.inventory([host], wish)
+    inventory = lab.asking(host, gpusetup_driver="==580.142", **epel)
     untouched = rpms(host), files_below(host, *DNF)
     apply(lab.folder, inventory).well()
     before = rpms(host)
-    assert any("580.142" in line for line in before)
+    assert before["nvidia-driver-cuda"].startswith("580.142")
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
     assert rpms(host) == before
     assert drift(lab.folder, inventory)[1] == {}
@@ -72,11 +69,6 @@ def test_dnf_automatic_leaves_the_stack_alone(lab):
     assert not differ, "module streams and repositories are as they were"
 
 
-def rpms(host):
-    return {line for line in host.ssh("rpm", "-qa").stdout.splitlines() if "nvidia" in line}
-
-
-@pytest.mark.slow
 def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
     """Ubuntu's own archive ↔ NVIDIA's repository, names with the branch ↔ a pinning package, open ↔ proprietary, and away."""
     host, inventory = lab.one(stand_ins(lab.repositories), flavour="ubuntu2404-like", machine="t4")
@@ -88,12 +80,9 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
         ("nvidia", "535"),
         ("distro", "580"),
     ):
-        wish = stand_ins(lab.repositories, gpusetup_driver=f"=={branch}.*")
-        if source == "distro":
-            wish = {
-                "gpusetup_source": "distro", "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={branch}.*",
-            }  # fmt: skip
-        inventory = lab.inventory([host], wish)
+        wish = {"gpusetup_components": '["driver"]', "gpusetup_driver": f"=={branch}.*"}
+        where_from = {"gpusetup_source": "distro"} if source == "distro" else lab.repositories.variables
+        inventory = lab.inventory([host], {**wish, **where_from})
         step = apply(lab.folder, inventory)
         where = f"{source} {branch}"
         assert step.code == 0, where + step.out + step.err
@@ -107,8 +96,6 @@ def test_sources_branches_and_flavours_are_exchanged_as_a_whole(lab):
         }
         assert not alien, f"{where}: {alien}"
         assert told["version"] in host.ssh("nvidia-smi").stdout
-        assert drift(lab.folder, inventory)[1] == {}, where
-        again = apply(lab.folder, inventory)
-        assert (again.code, host_of(again)["changed"]) == (0, 0), where + again.out
+        lab.settled(inventory)
     gpusetup(lab.folder, "remove", inventory, "--yes")
     assert packages(host) == before

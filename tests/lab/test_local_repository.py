@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab import local_repository as local
 from tests.lab.applying import apply
-from tests.lab.lifecycle import host_of, rpms
+from tests.lab.lifecycle import rpms
 from tests.lab.plays import files_below, packages
 
 VERSION = "580.142"
@@ -32,14 +32,10 @@ def test_its_whole_life(flavour, lab):
         source = {"gpusetup_source": f"/root/{file.name}", "gpusetup_components": '["driver"]', **more, **words}
         return lab.inventory([host], source)
 
-    def refused(**words):
-        answer = apply(lab.folder, wanted(**words))
-        assert answer.code == 5, answer.out + answer.err
-        return str(host_of(answer)["refusals"][0]["reference"])
-
-    assert refused() == "GS-338"
-    assert refused(gpusetup_source_sha256="ab" * 32) == "GS-478"
-    assert refused(gpusetup_source_fingerprints=lab.repositories.wrong_fingerprint) == "GS-445"
+    assert lab.refused(wanted())["reference"] == "GS-338"
+    assert lab.refused(wanted(gpusetup_source_sha256="ab" * 32))["reference"] == "GS-478"
+    others = lab.repositories.wrong_fingerprint
+    assert lab.refused(wanted(gpusetup_source_fingerprints=others))["reference"] == "GS-445"
     assert (installed(host), files_below(host, *PLACES)) == before, "a look leaves nothing"
 
     proven = wanted(gpusetup_source_sha256=digest)

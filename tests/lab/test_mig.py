@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.lifecycle import drift, host_of
 from tests.lab.plays import files_below
 
 PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/usr/local/lib")
@@ -27,8 +27,7 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(lab):
     before = files_below(host, *PLACES)
 
     def wanted(layout):
-        more = {"gpusetup_driver": "==580.*", "gpusetup_mig": json.dumps(layout)}
-        return lab.inventory([host], stand_ins(lab.repositories, **more))
+        return lab.asking(host, gpusetup_driver="==580.*", gpusetup_mig=json.dumps(layout))
 
     # The driver comes with a reboot; the layout is made after it.
     layout = {"0": "all-1g.18gb", "1": ["3g.71gb", {"3g.71gb": ["1c", "2c"]}]}

@@ -1,7 +1,7 @@
 """Images that lack what one expects everywhere."""
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import host_of, stand_ins
+from tests.lab.lifecycle import host_of
 from tests.lab.plays import packages
 
 
@@ -11,7 +11,7 @@ def test_without_sudo_lspci_curl_and_venv(lab):
     for program in ("sudo", "lspci", "curl", "gpg", "gcc"):
         assert host.ssh("which", program, check=False).returncode == 1, program
     before = packages(host)
-    inventory = lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver="580.*"))
+    inventory = lab.asking(host, gpusetup_driver="580.*")
     seen = gpusetup(lab.folder, "facts", inventory, "--format", "json").well()
     assert [gpu["name"] for gpu in seen.hosts[host.name]["gpus"]], seen.out
     refused = apply(lab.folder, inventory)

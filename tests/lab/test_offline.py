@@ -1,6 +1,5 @@
 """From a bundle to a proven stack on a host that asks nobody else: real Debian packages, dkms and pip, stand-in drivers."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,11 +10,12 @@ import pytest
 from tests.lab import machine
 from tests.lab.applying import apply
 from tests.lab.harm import break_build
-from tests.lab.lifecycle import CONFIGURATION, drift, host_of, rpms
+from tests.lab.lifecycle import CONFIGURATION, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
-from tests.lab.plays import files_below, packages
+from tests.lab.plays import files_below, kernel_of, packages
 from tests.lab.process import run
 
+pytestmark = pytest.mark.slow
 BUILD = 3600
 """Seconds that a test waits for a compiled driver."""
 OLDER, NEWER = "570.211.01", "580.142"
@@ -45,17 +45,26 @@ def bundle_by(words, out, repositories, home):
     return {name: value.replace("/srv/bundle", f"/srv/{out.name}") for name, value in said.items()}
 
 
-def without_sources(host):
-    """A host that knows no archive."""
-    for place in ("sources.list", "sources.list.d"):
-        host.ssh("rm", "-rf", f"/etc/apt/{place}")
-    host.ssh("mkdir", "/etc/apt/sources.list.d")
-
-
 def asked_by(host):
     """How often it has asked the packages' server."""
     log = STATE / "requests.log"
     return log.read_text().count(host.address) if log.exists() else 0
+
+
+def without_sources(host):
+    """A host that knows no archive."""
+    host.ssh("rm", "-rf", "/etc/apt/sources.list", "/etc/apt/sources.list.d")
+    host.ssh("mkdir", "/etc/apt/sources.list.d")
+
+
+@pytest.fixture
+def alone(lab):
+    """A host that knows no archive, and asks nobody while the test runs."""
+    (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
+    without_sources(host)
+    asked = asked_by(host)
+    yield host
+    assert asked_by(host) == asked, "the host asked somebody"
 
 
 def fails_and_goes_back(host, version, tmp_path, inventory):
@@ -75,14 +84,8 @@ def carry(host, folder):
     subprocess.run(["cp", "-a", str(folder), str(target)], check=True)
 
 
-@pytest.mark.slow
-def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
-    (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
-    without_sources(host)
-    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
-    before = packages(host)
-    asked = asked_by(host)
-
+def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab, alone):
+    host, before, kernel = alone, packages(alone), kernel_of(alone)
     made = {}
     for version in (OLDER, NEWER):
         out = lab.folder / f"bundle-{version}"
@@ -118,39 +121,28 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab):
     newer.rename(older)
     fails_and_goes_back(host, NEWER, lab.folder, wanted(NEWER, OLDER))
     lab.removed(wanted(OLDER))
-    left = set(json.loads(json.dumps(packages(host)))) - set(before)
-    assert not {name for name in left if "nvidia" in str(name)}, left
-    assert asked_by(host) == asked, "the host asked somebody"
+    left = set(packages(host)) - set(before)
+    assert not {name for name in left if "nvidia" in name}, left
 
 
-@pytest.mark.slow
-def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(lab_hosts, lab_inventory, tmp_path):
+def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(lab, alone):
     """Debian's real packages, compiled by DKMS; only the GPU is simulated."""
-    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
-    without_sources(host)
-    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
-    asked = asked_by(host)
+    host, kernel = alone, kernel_of(alone)
     words = ["driver", "cupy", "--gpu", "t4", "--os", "debian12", "--kernel", kernel, "--set", "gpusetup_source=distro"]
-    made = bundle_by(words, tmp_path / "own", None, tmp_path)
+    made = bundle_by(words, lab.folder / "own", None, lab.folder)
     assert made["gpusetup_source"] == "distro"
-    carry(host, tmp_path / "own")
-    inventory = lab_inventory([host], {**made, "gpusetup_components": '["driver", "cupy"]'})
+    carry(host, lab.folder / "own")
+    inventory = lab.inventory([host], {**made, "gpusetup_components": '["driver", "cupy"]'})
 
-    done = apply(tmp_path, inventory, timeout=BUILD).well()
+    done = apply(lab.folder, inventory, timeout=BUILD).well()
     driver = host_of(done)["stack"]["driver"]["version"]
     assert f"version:        {driver}" in host.ssh("modinfo", "-k", kernel, "nvidia-current").stdout
-    again = apply(tmp_path, inventory)
-    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert drift(tmp_path, inventory)[1] == {}
-    assert asked_by(host) == asked, "the host asked somebody"
+    lab.settled(inventory)
 
 
-@pytest.mark.slow
-def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
+def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab, alone):
     """The same inventory for both: components, versions and a named environment are said there alone."""
-    (host,) = lab.hosts(flavour="debian12-bare", machine="t4", network="none")
-    without_sources(host)
-    asked = asked_by(host)
+    host = alone
     wishes = {
         "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={NEWER}",
         "gpusetup_environments": '{"serve": ["cupy"]}', "gpusetup_source": "/srv/site",
@@ -181,7 +173,6 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab):
     assert "this host has used those of 20" in refusal["message"]
     assert OLDER in host.ssh("nvidia-smi").stdout
     apply(lab.folder, inventory, "--upgrade", "--no-way-back", "--older-source").well()
-    assert asked_by(host) == asked, "the host asked somebody"
 
 
 def archive(path, repositories, flavour):
@@ -196,7 +187,6 @@ def archive(path, repositories, flavour):
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flavour", RPM_SYSTEMS)
 def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
     """Both signatures are checked: that of the list by the bundle's key, those of the packages by their vendors'."""
@@ -205,8 +195,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(flavour, lab):
     (host,) = lab.hosts(flavour=flavour, machine="t4", network="none")
     host.ssh("rm", "-rf", definitions)
     host.ssh("mkdir", definitions)
-    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
-    before = rpms(host)
+    before, kernel = rpms(host), kernel_of(host)
     asked = asked_by(host)
     archives = ("--archive", str(archive(lab.folder / "archive.repo", lab.repositories, flavour)))
 

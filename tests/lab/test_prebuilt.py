@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, rpms, stand_ins
+from tests.lab.applying import apply
+from tests.lab.lifecycle import drift, rpms
 from tests.lab.plays import files_below, packages
 
+pytestmark = pytest.mark.slow
 VERSION = "580.142"
 PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/etc/yum.repos.d", "/etc/zypp/repos.d", "/etc/dnf/modules.d")
 
@@ -23,15 +24,16 @@ def works(host):
     assert VERSION in host.ssh("nvidia-smi").stdout
 
 
-@pytest.mark.slow
+def by_module(lab, host, **more):
+    """Inventories of the same driver, which differ in how its module comes."""
+    return lambda module: lab.asking(host, gpusetup_module=module, gpusetup_driver=f"=={VERSION}", **more)
+
+
 def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     (host,) = lab.hosts(flavour="rhel9-like", machine="t4")
     before = rpms(host), files_below(host, *PLACES)
-
-    def wanted(module):
-        epel = lab.repositories.beside("epel-stand-in", f"{lab.repositories.rocky}/epel")
-        wish = stand_ins(lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}", **epel)
-        return lab.inventory([host], wish)
+    epel = lab.repositories.beside("epel-stand-in", f"{lab.repositories.rocky}/epel")
+    wanted = by_module(lab, host, **epel)
 
     apply(lab.folder, wanted("prebuilt")).well()
     now = rpms(host)
@@ -58,14 +60,9 @@ def test_red_hats_kernel_by_the_stream_with_precompiled_modules(lab):
     assert (rpms(host), files_below(host, *PLACES)) == before
 
 
-@pytest.mark.slow
 def test_suses_signed_modules(lab):
     (host,) = lab.hosts(flavour="leap15-like", machine="t4")
-    before = rpms(host), files_below(host, *PLACES)
-
-    def wanted(module):
-        wish = stand_ins(lab.repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}")
-        return lab.inventory([host], wish)
+    before, wanted = (rpms(host), files_below(host, *PLACES)), by_module(lab, host)
 
     apply(lab.folder, wanted("prebuilt")).well()
     now = rpms(host)
@@ -82,9 +79,8 @@ def test_suses_signed_modules(lab):
     assert (rpms(host), files_below(host, *PLACES)) == before
 
 
-@pytest.mark.slow
-def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(lab_hosts, lab_inventory, tmp_path):
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(lab):
+    (host,) = lab.hosts(flavour="ubuntu2404-like", machine="t4")
     before = packages(host)
 
     def wanted(module):
@@ -92,19 +88,18 @@ def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(lab_hosts, lab_inv
             "gpusetup_source": "distro", "gpusetup_components": '["driver"]', "gpusetup_driver": f"=={VERSION}",
             "gpusetup_module": module,
         }  # fmt: skip
-        return lab_inventory([host], wish)
+        return lab.inventory([host], wish)
 
-    apply(tmp_path, wanted("auto")).well()
+    apply(lab.folder, wanted("auto")).well()
     assert "linux-modules-nvidia-580-server-open-generic" in packages(host)
     assert signer(host) == "Lab stand-in for Canonical"
     works(host)
-    apply(tmp_path, wanted("dkms")).well()
+    apply(lab.folder, wanted("dkms")).well()
     now = packages(host)
     assert "nvidia-dkms-580-server-open" in now
     assert not [name for name in now if name.startswith("linux-modules-nvidia")]
     works(host)
-    gpusetup(tmp_path, "rollback", wanted("dkms"), "--format", "json").well()
+    lab.rolled_back(wanted("dkms"))
     assert "nvidia-dkms-580-server-open" not in packages(host)
-    removed = gpusetup(tmp_path, "remove", wanted("auto"), "--yes", "--format", "json")
-    assert removed.code in (0, 9), removed.out + removed.err
+    lab.removed(wanted("auto"))
     assert packages(host) == before

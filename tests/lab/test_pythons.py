@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.lab.applying import gpusetup
-from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import play
 from tests.modules.test_venv import wheel
 
@@ -18,8 +17,7 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = lab.repositories.beside("epel", f"{lab.repositories.rocky}/epel")
     components = '["driver", "torch"]'
-    wish = stand_ins(lab.repositories, gpusetup_components=components, **epel)
-    inventory = lab.inventory([host], wish)
+    inventory = lab.asking(host, gpusetup_components=components, **epel)
     before = host.ssh("rpm", "-qa").stdout
     assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1
 

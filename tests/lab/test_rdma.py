@@ -4,7 +4,7 @@ adapter is there."""
 import pytest
 
 from tests.lab.applying import apply
-from tests.lab.lifecycle import drift, stand_ins
+from tests.lab.lifecycle import drift
 from tests.lab.plays import files_below, packages
 
 PLACES = ("/etc/security", "/etc/modules-load.d", "/etc/systemd/system.conf.d", "/etc/modprobe.d")
@@ -18,7 +18,7 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(lab):
     before = packages(host), files_below(host, *PLACES)
 
     def wanted(**more):
-        return lab.inventory([host], stand_ins(lab.repositories, gpusetup_driver="==580.*", **more))
+        return lab.asking(host, gpusetup_driver="==580.*", **more)
 
     first = wanted(gpusetup_rdma="inbox", gpusetup_ipoib="true")
     apply(lab.folder, first).well()

@@ -6,7 +6,6 @@ import pytest
 
 from tests.lab import runfile
 from tests.lab.applying import apply
-from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
 OLDER, NEWER = "580.142", "580.159.04"
@@ -40,8 +39,7 @@ def test_from_a_file_to_another_to_packages_and_away(lab):
     assert NEWER in loaded(host)
     assert f"only its owner vouches for {newer.name}" not in up.out
 
-    wish = stand_ins(lab.repositories, gpusetup_driver="570.*")
-    apply(lab.folder, lab.inventory([host], wish)).well()
+    apply(lab.folder, lab.asking(host, gpusetup_driver="570.*")).well()
     assert "570.211.01" in loaded(host)
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
 PLACES = ("/etc/lmod", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
@@ -22,8 +21,7 @@ def test_two_toolkits_one_less_and_none(lab):
     untouched = packages(host), files_below(host, *PLACES)
 
     def wanted(toolkits):
-        wish = stand_ins(lab.repositories, gpusetup_components='["driver", "cuda"]', gpusetup_cuda=toolkits)
-        return lab.inventory([host], wish)
+        return lab.asking(host, gpusetup_components='["driver", "cuda"]', gpusetup_cuda=toolkits)
 
     both = wanted('["12.9", "13.0"]')
     apply(lab.folder, both).well()

@@ -53,10 +53,8 @@ def secrets_kept(variables: dict[str, str], *words: str, code: int, names: str =
             row.must(SECRET not in answer.out + answer.err, "the password was said")
             argv = ["grep", "-rlaF", "-e", SECRET, str(lab.folder / "state")]
             holding = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
-            if holding:
-                row.problems.append(
-                    f"the password is kept in {', '.join(sorted(path.rpartition('/')[2] for path in holding))}"
-                )
+            places = ", ".join(sorted(path.rpartition("/")[2] for path in holding))
+            row.must(not holding, f"the password is kept in {places}")
             lab.variables = {}
             lab.write()
             completes(row, lab)

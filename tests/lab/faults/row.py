@@ -178,10 +178,9 @@ def completes(
     row.must(again.code in codes, f"the same command again: exit {again.code}: {said(again)}")
     if codes == COMPLETE:
         row.must(not lab.host.ssh("dpkg", "--audit", check=False).stdout.strip(), "dpkg is half way at the end")
-        if "580" not in lab.host.ssh("nvidia-smi", check=False).stdout:
-            row.problems.append("the driver does not answer at the end")
+        row.must("580" in lab.host.ssh("nvidia-smi", check=False).stdout, "the driver does not answer at the end")
 
 
 def _no_traceback(row: Row, answer: Answer) -> None:
-    if "Traceback" in answer.err + answer.out:
-        row.problems.append("a traceback: " + " / ".join(answer.err.strip().splitlines()[-4:])[:300])
+    end = " / ".join(answer.err.strip().splitlines()[-4:])[:300]
+    row.must("Traceback" not in answer.err + answer.out, f"a traceback: {end}")
