@@ -30,7 +30,7 @@ class Lab(NamedTuple):
     def unchanged(self, inventory: Path, *words: str | Path) -> None:
         """The same apply once more has nothing to do."""
         again = apply(self.folder, inventory, *words)
-        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+        assert (again.code, host_of(again)["state"], host_of(again)["changed"]) == (0, "unchanged", 0), again.out
 
     def settled(self, inventory: Path, *words: str | Path) -> None:
         """Nor has anything drifted."""

@@ -8,17 +8,13 @@ from tests.lab.applying import apply, gpusetup, vault
 from tests.lab.plays import loaded, packages
 
 
-@pytest.fixture
-def source(lab_repositories):
-    return lab_repositories.variables
-
-
 @pytest.mark.slow
-def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory, source, tmp_path):
+def test_a_file_beside_the_inventory_a_vault_and_a_plan(lab_hosts, lab_inventory, lab_repositories, tmp_path):
     """Two hosts want what gpusetup.toml says, one of them something else; the sudo password is in a vault."""
     like = {"flavour": "ubuntu2404-like", "machine": "t4"}
     plain, own = lab_hosts(plain=like, own=like)
-    inventory = lab_inventory([plain, own], {**source, "ansible_user": "ops"}, {own: {"gpusetup_driver": "570.*"}})
+    common = {**lab_repositories.variables, "ansible_user": "ops"}
+    inventory = lab_inventory([plain, own], common, {own: {"gpusetup_driver": "570.*"}})
     (tmp_path / "gpusetup.toml").write_text('components = ["driver"]\ndriver = "580.*"\n')
     password = "the vault's own password"
     vault(tmp_path / "group_vars/all/vault.yml", "ansible_become_password: lab-password\n", password)

@@ -62,8 +62,7 @@ def test_dnf_automatic_leaves_the_stack_alone(lab):
     host.ssh("dnf", "versionlock", "clear")
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
     assert rpms(host) != before, "without our locks it would have moved: the run above proves something"
-    removed = gpusetup(lab.folder, "remove", inventory, "--yes", "--format", "json")
-    assert host_of(removed)["left_over"] == {}, removed.out + removed.err
+    assert host_of(lab.removed(inventory))["left_over"] == {}
     assert rpms(host) == untouched[0]
     differ = {path for path, _ in set(untouched[1].items()) ^ set(files_below(host, *DNF).items())}
     assert not differ, "module streams and repositories are as they were"

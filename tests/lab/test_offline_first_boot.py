@@ -7,6 +7,7 @@ import pytest
 
 from tests.lab.bootstrapping import Served, first_boot, status, user_data, wait_for_end
 from tests.lab.places import REPOSITORIES
+from tests.lab.plays import kernel_of
 from tests.lab.private_site import NAME, private_site
 from tests.lab.test_offline import NEWER, bundle, without_sources
 
@@ -22,8 +23,7 @@ def place(tmp_path):
 @pytest.mark.slow
 def test_a_new_machine_comes_up_from_a_bundle_alone(lab_hosts, lab_repositories, tmp_path, place):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", network="none")
-    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
-    said = bundle(place, lab_repositories, NEWER, kernel, tmp_path, "cupy")
+    said = bundle(place, lab_repositories, NEWER, kernel_of(host), tmp_path, "cupy")
     without_sources(host)
     key = said["gpusetup_source_fingerprints"][-8:].lower()
     wish = (f"driver=={NEWER}", "cupy", "--gpu", "t4", "--os", "debian12")

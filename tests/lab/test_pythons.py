@@ -16,8 +16,7 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(la
     """The package is called python3.12; what it brings is Debian's own Python under that name."""
     (host,) = lab.hosts(flavour="rocky9-like", machine="t4")
     epel = lab.repositories.beside("epel", f"{lab.repositories.rocky}/epel")
-    components = '["driver", "torch"]'
-    inventory = lab.asking(host, gpusetup_components=components, **epel)
+    inventory = lab.asking(host, gpusetup_components='["driver", "torch"]', **epel)
     before = host.ssh("rpm", "-qa").stdout
     assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1
 
