@@ -129,7 +129,8 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     recorded = {name for name in record_of(facts).holds if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
-    kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
+    kernel = {name for name in installed if name.startswith(("linux-", "kernel")) and "nvidia" not in name}
+    kernel = {name for name in kernel if versions.matches(name, packages.hold)}
     why = "an unattended upgrade must not move libraries under a loaded module"
     if free := (named | recorded) - obsolete - kernel - held:
         if packages.driver:
@@ -142,10 +143,6 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         yield action("hold", "kernel", "the kernel and the package that updates it", kept)
     if obsolete & held:
         yield action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nothing needs it now")
-
-
-def _is_kernel(name: str) -> bool:
-    return name.startswith(("linux-", "kernel")) and "nvidia" not in name
 
 
 def _files(host: Judged) -> Iterator[Action]:

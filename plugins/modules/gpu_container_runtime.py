@@ -243,10 +243,12 @@ def _restarted(
     """Restart the runtimes that may be restarted now; the others stay pending."""
     if ledger.check:
         return result
-    for runtime in [name for name in result["pending"] if container_runtimes.may_restart(name, asked["restart"], env)]:
-        result["changed"] = True
-        container_runtimes.restart(runtime, env, knows_nvidia=runtime not in gone)
-        result["pending"].remove(runtime)
+    policy = asked["restart"]
+    for runtime in list(result["pending"]):
+        if policy == "always" or (policy == "idle" and container_runtimes.running(runtime, env) == 0):
+            result["changed"] = True
+            container_runtimes.restart(runtime, env, knows_nvidia=runtime not in gone)
+            result["pending"].remove(runtime)
     return result
 
 

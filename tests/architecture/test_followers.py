@@ -44,14 +44,13 @@ def runners(modules):
     ]
     found: set[str] = set()
     while True:
-        more = {item.name for item in functions if any(_runs(line, found) for line in item.body if not _asks(line))}
+        told = ((item.name, line) for item in functions for line in item.body)
+        more = {
+            name for name, line in told if not isinstance(line, (ast.If, ast.For, ast.While)) and _runs(line, found)
+        }
         if more <= found:
             return found - CHANGES
         found |= more
-
-
-def _asks(statement):
-    return isinstance(statement, (ast.If, ast.For, ast.While))
 
 
 def hanging(tree, known):

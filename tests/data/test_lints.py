@@ -84,10 +84,6 @@ def gpu_products(documents):
 LISTS = {"drivers": ("family", "module"), "fabric": ("format",)}
 
 
-def _covers(record, branch):
-    return record.get("min_branch", 0) <= branch <= record.get("max_branch", branch)
-
-
 def package_names(documents):
     """For every driver branch there is one answer to what its packages are called, never two and never none."""
     repos = documents["repos"]
@@ -103,7 +99,7 @@ def package_names(documents):
             for branch in branches:
                 if ("open" in group and branch < open_from) or branch > last:
                     continue
-                found = sum(_covers(record, branch) for record in rows)
+                found = sum(row.get("min_branch", 0) <= branch <= row.get("max_branch", branch) for row in rows)
                 if found != 1:
                     problems.append(f"{field} {' '.join(group)}: {found} answers for R{branch}")
     families = {row["family"] for row in repos["directories"]}

@@ -99,7 +99,9 @@ def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(c
     assert not cdi.describe_again([str(host.root / "bin")], env)
     layouts.parent.mkdir(parents=True)
     layouts.write_text("{}")
-    os.utime(layouts, (time.time() + 5, time.time() + 5))
+    os.utime(cdi.PLACE, (5, 5))
     assert cdi.describe_again([str(layouts)], env)
+    os.utime(layouts, (time.time() + 99,) * 2)
+    assert not cdi.describe_again([str(layouts)], env), "a clock that was wrong does not have it made on every run"
     os.utime(layouts, (1, 1))
     assert not cdi.describe_again([str(layouts)], env)

@@ -58,7 +58,9 @@ def test_an_answer_nobody_fetched_is_given_once(tmp_path):
 
 
 def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, monkeypatch):
-    owner.take(folder := str(tmp_path), {"home": "me", "run": "1"}, "wish")
+    with monkeypatch.context() as ahead:  # the clock is set back while the job runs
+        ahead.setattr(owner.time, "time", lambda: 9e9)
+        owner.take(folder := str(tmp_path), {"home": "me", "run": "1"}, "wish")
     job = jobs.Job(folder, "x", {})
     monkeypatch.setattr(job, "_collect", dict)
     assert job.start_or_join(refuse, 30)["state"] == "failed"
@@ -66,6 +68,8 @@ def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, 
     owner.take(folder, {"home": "me", "run": "2"}, "wish")
     assert not job.joinable()
     assert job.start_or_join(lambda _job: {"again": True}, 30)["result"] == {"again": True}
+    monkeypatch.setattr(jobs.time, "time", lambda: 9e8)
+    assert not job.joinable(), "an answer from years to come is not of this run"
 
 
 @pytest.mark.parametrize(

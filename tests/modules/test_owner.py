@@ -180,6 +180,17 @@ def test_a_beginning_that_fails_lets_the_host_go(clock, folder, run_module, monk
     assert owner.present(folder) is None
 
 
+@pytest.mark.parametrize(("mode", "says"), [("begin", "disk is full"), ("removal", "rebuild the initramfs")])
+def test_a_host_that_cannot_be_written_is_not_even_taken(folder, run_module, monkeypatch, mode, says):
+    (ledger := Ledger(folder)).state["files"]["/etc/modprobe.d/x.conf"] = {}
+    ledger.save()
+    monkeypatch.setattr(lifecycle.space.os, "statvfs", lambda _path: Mock(f_flag=0, f_frsize=1, f_bavail=0, f_files=0))
+    monkeypatch.setattr(lifecycle.boot_image, "path_of", lambda _kernel: __file__)
+    monkeypatch.setattr(owner, "take", Mock(side_effect=AssertionError))
+    told = run_module(gpu_state, mode=mode, manager="apt", owner=ANNA, host={"state_dir": folder}, fails="GS-472")
+    assert says in told["msg"]
+
+
 def test_a_step_that_lasts_shows_life_all_the_while(clock, folder, run_module, monkeypatch):
     seen = []
 

@@ -235,6 +235,14 @@ class TestSpace:
         there["/boot"] = 90 * _MB
         assert "GS-472" not in refusals(look("apt", ("driver", "1"), driver_version="1"))
 
+    @pytest.mark.parametrize("lacks", [{"f_flag": os.ST_RDONLY}, {"f_bavail": 0}, {"f_ffree": 0}])
+    def test_a_disk_that_nobody_can_write_is_refused_before_anything_is_fetched(self, look, monkeypatch, lacks):
+        """Else apt takes a /tmp without room for a signature that does not match."""
+        disk = {"f_frsize": 1, "f_bavail": 1 << 40, "f_files": 9, "f_ffree": 9, "f_flag": 0, **lacks}
+        monkeypatch.setattr(space.os, "statvfs", lambda _path: Mock(**disk))
+        monkeypatch.setattr(preview.fetched, "new_folder", Mock(side_effect=AssertionError))
+        assert list(refusals(look("apt", ("driver", "1")))) == ["GS-472"]
+
     @pytest.mark.parametrize("wanted", [(), (("driver", "1"),)])
     def test_an_environment_that_does_not_fit_is_refused_untouched(self, look, debian, tmp_path, monkeypatch, wanted):
         """Also where nothing but the environment is to be made, and the package manager has nothing to do."""

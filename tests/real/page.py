@@ -35,7 +35,7 @@ def row(seen: Seen, steps: Sequence[Step]) -> str:
         *(_cell(known[step]) for step in STEPS),
         f"{seen.day.isoformat()}, {seen.commit}",
     ]  # fmt: skip
-    return "| " + " | ".join(_clean(cell) for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + " |"
 
 
 def _cell(step: Step) -> str:
@@ -44,10 +44,6 @@ def _cell(step: Step) -> str:
     code = str(step.code) if step.as_wanted else f"**exit {step.code}**"
     said = step.said if len(step.said) <= _LONGEST else step.said[: _LONGEST - 1] + "…"
     return f"{code}, {step.seconds:.0f} s" + (f"; {said}" if said else "")
-
-
-def _clean(cell: str) -> str:
-    return " ".join(cell.replace("|", "/").split())
 
 
 def merged(text: str, rows: Iterable[str]) -> str:

@@ -33,7 +33,6 @@ from gpusetup.resolve.package_sentences import python_warnings
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import conflict
 from gpusetup.resolve.search import minimal_conflict
-from gpusetup.resolve.space import Space
 from tests.lab.browser import browser
 from tools.explorer.compiled import WISHES, Compiled, Gpus
 from tools.explorer.folder import ARCHES, documents
@@ -152,16 +151,11 @@ def expected(known: Explored, question: Question) -> dict[str, Any]:
         stack = stack_of(space, solution)
         said = install_of(Resolution(matrix=stamp, request=space.request, stack=stack, reasons=()), known.matrix)
         pip = next((line.partition("-m ")[2] for line in said.pip if "-m pip install" in line), said.notes.get("pip"))
-        told["warnings"] = sorted(
-            text for text in warnings_about(space, solution) if text not in held_back(space, solution)
-        )
+        # Only the program says that a newer Python would bring newer releases.
+        kept = {text for text in python_warnings(space, solution) if "nobody published" not in text}
+        told["warnings"] = sorted(text for text in warnings_about(space, solution) if text not in kept)
         told |= {"apply": said.apply[0], "pip": pip, "python": stack.python.requires if stack.python else ""}
     return told
-
-
-def held_back(space: Space, solution: dict[str, Any]) -> list[str]:
-    """What only the program says: a newer Python would bring newer releases."""
-    return [text for text in python_warnings(space, solution) if "nobody published" not in text]
 
 
 def _told(value: Any) -> str:

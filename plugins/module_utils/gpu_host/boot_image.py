@@ -27,8 +27,8 @@ def lacking(kernel: str) -> Optional[str]:
     )
 
 
-def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
-    """Rebuild an initramfs; it stays unchanged if there is too little space."""
+def check_room(path: str) -> None:
+    """Fail if there is too little space to rebuild an initramfs, which stays unchanged."""
     (boot,) = space.rows({os.path.dirname(path): space.image_space(os.path.getsize(path))})
     if boot["free"] < boot["needed"]:
         raise HostFailure(
@@ -36,6 +36,11 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
             "{} MB free, {} MB are needed".format(boot["free"] >> 20, boot["needed"] >> 20),
             "remove an old kernel; the old initramfs is untouched",
         )  # fmt: skip
+
+
+def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
+    """Rebuild an initramfs; it stays unchanged if there is too little space."""
+    check_room(path)
     was = _stamp(path)
     if shutil.which("update-initramfs", path=env["PATH"]):
         command(["update-initramfs", "-u", "-k", kernel], env, log)

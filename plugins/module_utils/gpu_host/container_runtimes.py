@@ -129,11 +129,6 @@ def _lines(argv: List[str], env: Dict[str, str]) -> Optional[List[str]]:
     return None if code else text.split()
 
 
-def may_restart(runtime: str, policy: str, env: Dict[str, str]) -> bool:
-    """Return whether a runtime may be restarted now: always by policy, or because it runs nothing."""
-    return policy == "always" or (policy == "idle" and running(runtime, env) == 0)
-
-
 def restart(runtime: str, env: Dict[str, str], *, knows_nvidia: bool = True) -> None:
     """Restart a runtime; fail unless it starts and, if required, knows NVIDIA's runtime."""
     systemd.restart(runtime, env, "GS-490", " with its new configuration")

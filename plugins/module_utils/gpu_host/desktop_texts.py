@@ -44,6 +44,12 @@ fi
 wait $!
 """
 )
+_ALWAYS = """Restart=always
+RestartSec=3
+
+[Install]
+WantedBy=multi-user.target
+"""
 DESKTOP = (
     SIGNED
     + """[Unit]
@@ -60,12 +66,8 @@ Environment=SESSION={session}
 {credentials}RuntimeDirectory=gpusetup-desktop-{user}
 RuntimeDirectoryMode=0700
 ExecStart={launcher}
-Restart=always
-RestartSec=3
-
-[Install]
-WantedBy=multi-user.target
 """
+    + _ALWAYS
 )
 PAGE = (
     SIGNED
@@ -96,12 +98,8 @@ CapabilityBoundingSet=
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 SystemCallFilter=@system-service
 {credentials}ExecStart={websockify} --web {pages} {tls}{listen} 127.0.0.1:{vnc}
-Restart=always
-RestartSec=3
-
-[Install]
-WantedBy=multi-user.target
 """
+    + _ALWAYS
 )
 X = (
     SIGNED
@@ -114,12 +112,8 @@ RuntimeDirectory=gpusetup-desktop-x
 RuntimeDirectoryMode=0700
 ExecStartPre=/bin/sh -c 'rm -f {cookie}; xauth -q -f {cookie} add :{display} . $$(mcookie)'
 ExecStart=/usr/bin/Xorg :{display} -config {config} -auth {cookie} -nolisten tcp -noreset -novtswitch -sharevts
-Restart=always
-RestartSec=3
-
-[Install]
-WantedBy=multi-user.target
 """
+    + _ALWAYS
 )
 COOKIE = "/run/gpusetup-desktop-x/xauthority"
 XORG_GPU = """

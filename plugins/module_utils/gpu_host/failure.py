@@ -46,9 +46,7 @@ def of_system(error: OSError) -> HostFailure:
         hint = "mount -o remount,rw that file system; the kernel log (dmesg) may say why"
         return HostFailure("GS-472", "a file system is mounted read-only", where, said, hint)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = (
-            "free some space (apt-get clean, dnf clean all, zypper clean, old kernels), then run the same command again"
-        )
+        hint = "free some space or inodes (df -h, df -i; apt-get clean, dnf clean all), then run the same command again"
         return HostFailure("GS-472", "the disk is full", where, said, hint)
     if error.errno == errno.EPERM and where:
         place = where if os.path.lexists(where) else os.path.dirname(where)

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
@@ -33,11 +34,12 @@ def read_bytes(path: str) -> Optional[bytes]:
 
 def changed_at(path: str) -> float:
     """Return when a file changed; if it is gone, when the nearest existing folder above it changed, which is about
-    then.
+    then; 0 for a time in the future, which a wrong clock left and which would stay newer than all that follows.
     """
     while not os.path.lexists(path):
         path = os.path.dirname(path)
-    return os.lstat(path).st_mtime
+    status = os.lstat(path)
+    return status.st_mtime if status.st_mtime <= time.time() else 0.0
 
 
 def digest(content: Content) -> str:

@@ -98,8 +98,7 @@ class Job:
         return status
 
     def _start(self, work: "Work") -> None:
-        if not os.path.isdir(self.folder):
-            os.makedirs(self.folder, 0o700, exist_ok=True)
+        os.makedirs(self.folder, 0o700, exist_ok=True)
         if files.read_bytes(self.log_path):
             os.rename(self.log_path, self.log_path + ".previous")
         files.write_atomically(self.log_path, "", 0o600)
@@ -133,8 +132,8 @@ class Job:
             os.chdir("/")
             self.state = {
                 "state": "running", "pid": os.getpid(), "born": _born(os.getpid()), "boot": owner.boot(),
-                "wish": _owned(self.state_folder, "digest"), "started": time.time(),
-                "step": "start", "message": "starting", "percent": None,
+                "wish": _owned(self.state_folder, "digest"), "since": _owned(self.state_folder, "since"),
+                "started": time.time(), "step": "start", "message": "starting", "percent": None,
             }  # fmt: skip
             self._write()
             _redirect(self.log_path)
@@ -252,11 +251,11 @@ def _counts(status: Optional[Status], taken: Optional[float] = None) -> bool:
 
 def _unfetched(status: Optional[Status], taken: Optional[float] = None) -> bool:
     """Return whether a job ended lately and nobody has fetched its answer: a new run tries again what had failed."""
+    if not status or status["state"] not in ("done", "failed") or status.get("collected"):
+        return False
     return bool(
-        status
-        and (status["state"] == "done" or (status["state"] == "failed" and status["updated"] >= (taken or 0)))
-        and not status.get("collected")
-        and time.time() - status["updated"] < _FRESH
+        (status["state"] == "done" or status["updated"] >= (taken or 0) or status.get("since") == taken)
+        and abs(time.time() - status["updated"]) < _FRESH  # the clock may have been set back
     )
 
 

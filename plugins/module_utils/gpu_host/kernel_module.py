@@ -45,7 +45,7 @@ def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, s
     The module takes its options from `paths`. If all of them are older than the boot, another boot changes nothing.
     """
     waiting, refused = [], []
-    young = any(os.stat(path).st_mtime > _booted() for path in (OPTIONS, *paths) if os.path.exists(path))
+    young = any(files.changed_at(path) > _booted() for path in (OPTIONS, *paths) if os.path.exists(path))
     for name, now in _shown(options).items():
         wanted = options[name]
         if _plain(now) == _plain(wanted):

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ..gpu_judge import drift, driver, versions
 from ..gpu_probe import facts as probe
 from . import (
+    boot_image,
     cdi,
     fetched,
     files,
@@ -27,6 +28,7 @@ from . import (
     runfile,
     services,
     sources,
+    space,
     systemd,
     undo,
     venv,
@@ -70,6 +72,7 @@ class Lifecycle:
         return undo.Site(self.ledger, self._manager(), self.machine, process.environment())
 
     def _take(self) -> None:
+        space.check_writable(self.request["state_dir"])
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
         self.hold()
 
@@ -277,13 +280,15 @@ class Lifecycle:
         """Return what must be removed, restored and released so that the host is as before the first apply."""
         known = os.path.exists(self.ledger.path)
         if known and not self.check:
+            if any(path.startswith("/etc/modprobe.d/") for path in self.ledger.state["files"]):
+                for path in filter(None, map(boot_image.path_of, self.machine.wanted_kernels([]))):
+                    boot_image.check_room(path)
             self._take()
             self.ledger = Ledger(self.ledger.folder)  # as its last owner left it
-        installed = self._manager().installed()
-        if known and not self.check:
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
             self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
             self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
+        installed = self._manager().installed()
         if known:
             self._count_packages(installed)
             self.ledger.leave_packages(installed)

@@ -68,8 +68,9 @@ class Preview:
     def run(self) -> Dict[str, Any]:
         """Return {"findings", "candidates", "transaction", "kernels", …}."""
         answer: Dict[str, Any] = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
-        self.folder = fetched.new_folder()
         try:
+            space.check_writable(self.params["state_dir"])
+            self.folder = fetched.new_folder()
             self._look(answer)
         except HostFailure as failure:
             self.refuse("preview", failure)
@@ -352,7 +353,7 @@ class Preview:
                 text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
                     row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
                 )
-                hint = "free some space (apt-get clean, dnf clean all, zypper clean, old kernels)"
+                hint = "free some space or inodes (df -h, df -i; apt-get clean, dnf clean all, old kernels)"
                 if set(row["for"]) & set(self.params["space_mb"]):
                     hint += "; the Python environment can be elsewhere: gpusetup_python_path"
                 self.find("refuse", "space", text, hint, "GS-472")

@@ -26,7 +26,7 @@ def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
     network = network or {}
     found = dict(os.environ, **_NEUTRAL)
     found.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    for folder in ("/usr/sbin", "/sbin"):
+    for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
         if folder not in found["PATH"].split(":"):
             found["PATH"] += ":" + folder
     if network.get("proxy"):

@@ -1,8 +1,10 @@
 """Required disk space, charged to the file system that each folder is on."""
 
+import errno
 import os
 from typing import Any, Dict, Iterable, List
 
+from .failure import of_system
 from .packages import Plan
 
 _MB = 1 << 20
@@ -13,6 +15,15 @@ _VMLINUZ_MB = 16
 _GROWTH_MB = 8
 _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache", "zypper": "/var/cache"}
 _LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache", "zypper": "/var/cache"}
+_WRITTEN = ("/", "/etc", "/usr", "/var", "/tmp", "/var/tmp")  # noqa: S108 - package managers write there
+
+
+def check_writable(state_folder: str) -> None:
+    """Fail if a file system that every change writes to is read-only or full."""
+    for row in rows(dict.fromkeys((*_WRITTEN, state_folder), 0)):
+        if row["read_only"] or not row["free"]:
+            number = errno.EROFS if row["read_only"] else errno.ENOSPC
+            raise of_system(OSError(number, os.strerror(number), row["for"][0]))
 
 
 def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:
@@ -38,14 +49,15 @@ def image_space(size: int) -> int:
 
 
 def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
-    """Return one row per file system: {"path", "needed", "free", "read_only", "for"}."""
-    found: Dict[int, Dict[str, Any]] = {}
+    """Return one row per file system: {"path", "needed", "free", "read_only", "for"}; without an inode none is free."""
+    found: Dict[Any, Dict[str, Any]] = {}
     for path, need in sorted(wanted.items()):
         there = existing(path)
         device, space = os.stat(there).st_dev, os.statvfs(there)
-        free, read_only = space.f_bavail * space.f_frsize, bool(space.f_flag & os.ST_RDONLY)
+        free = space.f_bavail * space.f_frsize if space.f_ffree or not space.f_files else 0
+        read_only = bool(space.f_flag & os.ST_RDONLY)
         new = {"path": _mount_point(there), "needed": 0, "free": free, "read_only": read_only, "for": []}
-        row = found.setdefault(device, new)
+        row = found.setdefault((device, read_only), new)
         row["needed"] += need
         row["for"].append(path)
     return sorted(found.values(), key=lambda row: str(row["path"]))

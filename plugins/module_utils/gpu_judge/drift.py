@@ -194,7 +194,7 @@ def _fabric(facts: Facts, record: Record) -> Iterator[Difference]:
     version, known = wish_of(record).version, closure(record)
     for name, installed in sorted(facts["packages"]["installed"].items()):
         ours = versions.upstream(installed)
-        if version and versions.is_fabric_manager(name) and name not in known and ours not in ("", version):
+        if version and "fabricmanager" in name.replace("-", "") and name not in known and ours not in ("", version):
             yield Difference("fabric-" + name, "package " + name, version + ", as the driver", installed)
 
 

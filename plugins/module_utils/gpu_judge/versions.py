@@ -95,8 +95,3 @@ def pins(lines: Iterable[str]) -> Dict[str, str]:
 def python_name(name: str) -> str:
     """Return a Python package's normalised name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def is_fabric_manager(name: str) -> bool:
-    """Return whether a package contains the fabric manager, which starts only with exactly its driver version."""
-    return "fabricmanager" in name or "fabric-manager" in name

@@ -35,7 +35,8 @@ def run(argv: Sequence[str], seconds: float, environment: Optional[Dict[str, str
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
-    found = ended([_located(argv[0], variables["PATH"]), *list(argv[1:])], variables, seconds)
+    program = shutil.which(argv[0], path=variables["PATH"]) or argv[0]  # a plain user's own path often lacks sbin
+    found = ended([program, *list(argv[1:])], variables, seconds)
     if found.code is None:
         why = _NAMES.get(found.error, found.err.decode("utf-8", "replace")).format(seconds)
         return {"rc": None, "out": "", "err": "", "why": why}
@@ -140,11 +141,6 @@ def kill(process: "subprocess.Popen[bytes]") -> bool:
                     if b") D " in stream.read():
                         return False
     return True
-
-
-def _located(program: str, path: str) -> str:
-    """Find a program on the extended path: a plain user's often lacks the sbin folders."""
-    return program if "/" in program else shutil.which(program, path=path) or program
 
 
 def _text(raw: bytes) -> str:

@@ -20,7 +20,10 @@ _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
 def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
     """Return the runtimes, the toolkit's version, the configured runtimes, the CDI files and their driver versions."""
-    configured = [name for name, paths in SETTINGS.items() if any(_names_nvidia(host, path) for path in paths)]
+    ours = lines_with("nvidia")
+    configured = [
+        name for name, paths in SETTINGS.items() if any(host.read(p, "containers.configured", keep=ours) for p in paths)
+    ]
     cdi = described(host)
     if cdi:
         configured.append("podman")  # it needs nothing else
@@ -43,7 +46,3 @@ def described(host: LiveHost) -> Dict[str, List[str]]:
     return {
         path: sorted(set(_LIBCUDA.findall(host.read(path, keep=lines_with(r"libcuda\.so")) or ""))) for path in paths
     }
-
-
-def _names_nvidia(host: LiveHost, path: str) -> bool:
-    return bool(host.read(path, "containers.configured", keep=lines_with("nvidia")))

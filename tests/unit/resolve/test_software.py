@@ -15,10 +15,6 @@ from gpusetup.versions import nv
 from tests.stored import stored_rows
 
 
-def rules_of(resolution: Any, component: str) -> set[str]:
-    return {reason.rule for reason in resolution.reasons if reason.component == component}
-
-
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
 def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(shipped, arch):
     for row in table_rows("python", "", Request(arch=arch), shipped):
@@ -100,7 +96,7 @@ def test_a_working_installed_driver_is_kept(ask):
     kept = ask("torch", installed_driver="580.126.09", installed_module="open", gpu=["h100"])
     driver = kept.stack.driver
     assert (driver.version, driver.module, driver.installed) == ("580.126.09", "open", True)
-    assert "keep-installed-driver" in rules_of(kept, "driver")
+    assert ("driver", "keep-installed-driver") in {(reason.component, reason.rule) for reason in kept.reasons}
     assert kept.stack.torch.relation == "native"  # of the builds of the newest release, the one for this driver
     replaced = ask("cuda==13.*", installed_driver="535.154.05")
     assert replaced.stack.driver.version != "535.154.05"
