@@ -154,7 +154,7 @@ class VerifyFailedError(GpuSetupError):
     exit = Exit.VERIFY_FAILED
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Return why something failed, without Python's number and the file's name, which the message has."""
     return getattr(error, "strerror", None) or str(error)
 

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.components.parsing import without_logins
+from gpusetup.errors import reason
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -31,7 +34,50 @@ _BLOCK = 1 << 16
 
 
 class Unfetched(Exception):  # noqa: N818 - a name for the result, not for the error
-    """A request that brought no answer; the text says why."""
+    """A request that brought no answer; the text says why, and shows no login or token of an address."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(without_logins(text))
+
+
+_CAUSES = {
+    "ProxyError": "the proxy does not let the request through: {}",
+    "NameResolutionError|gaierror": "its name is not found",
+    "SSLCertVerificationError": "its certificate is not trusted: {}",
+    "SSLError": "no secure connection: {}",
+    "NewConnectionError": "it cannot be reached: {}",
+    "ConnectTimeout|ReadTimeoutError|TimeoutError": "it does not answer in time",
+    "JSONDecodeError": "it does not answer in JSON",
+    "LocationParseError|InvalidURL|InvalidSchema|MissingSchema": "this is not the address of a server",
+    "TooManyRedirects": "it redirects without an end",
+    "DecodeError": "its answer cannot be unpacked",
+    "ProtocolError|ConnectionResetError": "the connection broke off",
+}
+"""Names of errors, the telling ones first, and what they mean for people."""
+
+
+def cause(error: BaseException) -> str:
+    """Return why a request failed, without its address."""
+    answer = getattr(error, "response", None)
+    if answer is not None and answer.status_code >= 400:
+        return f"it answers {answer.status_code} {answer.reason}"
+    chain = [error]
+    while len(chain) < _DEPTH and (inner := _inner(chain[-1])) is not None:
+        chain.append(inner)
+    names = {kind.__name__ for one in chain for kind in type(one).__mro__}
+    last, coded = getattr(chain[-1], "verify_message", ""), getattr(chain[-1], "reason", "")
+    last = last or str(coded).lower().replace("_", " ") or reason(chain[-1])  # TLS: WRONG_VERSION_NUMBER
+    known = (text for words, text in _CAUSES.items() if names.intersection(words.split("|")))
+    return next(known, " ".join(last.split())[:300] or type(error).__name__).format(last)
+
+
+_DEPTH = 9
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    """Return the error that another one wraps."""
+    wrapped = (getattr(error, "reason", None), *error.args, error.__cause__, error.__context__)
+    return next((one for one in wrapped if isinstance(one, BaseException)), None)
 
 
 @contextmanager
@@ -43,7 +89,11 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
     class Session(requests.Session):
         """A session whose `verify` wins over REQUESTS_CA_BUNDLE in the environment."""
 
+        asked = ""
+        """The address of the last request."""
+
         def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            self.asked = url
             return super().merge_environment_settings(
                 url, proxies, stream, self.verify if verify is None else verify, cert
             )
@@ -54,7 +104,7 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
             yield opened
         except (requests.RequestException, HTTPError, OSError) as error:
             wrong = isinstance(error, ValueError)  # requests' errors about the URL itself
-            raise (_Refused if wrong else Unfetched)(str(error) or type(error).__name__) from error
+            raise (_Refused if wrong else Unfetched)(f"{opened.asked}: {cause(error)}".lstrip(": ")) from error
 
 
 def passes(status: int) -> bool:

@@ -136,8 +136,7 @@ def drift_text(drift: Drift) -> str:
         rows = [(name, _STATES[it.state], str(len(it.differences) or "-"), it.applied[:16]) for name, it in hosts]
         lines += [table(("host", "state", "differences", "applied"), rows)]
     lines += [_block(name, it) for name, it in hosts if len(hosts) == 1 or it.differences or it.refusals or it.mend]
-    states = [host.state for host in drift.hosts.values()]
-    lines.append(tally(states))
+    lines.append(tally([_STATES[host.state] for host in drift.hosts.values()]))
     return "\n".join(lines) + "\n"
 
 

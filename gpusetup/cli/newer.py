@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec import DecodeError, json
 from msgspec.structs import replace
@@ -11,7 +10,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gpusetup.cli.output import say
-from gpusetup.components.parsing import without_logins
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import Request, Requirement
@@ -75,10 +73,7 @@ def _read(url: str, accept: str) -> Any:
     try:
         return json.decode(web.fetch(url, limit=_LIMIT, patience=_PATIENCE, timeout=_TIMEOUT, accept=accept))
     except (DecodeError, UnicodeError, RecursionError) as error:
-        raise Unfetched(f"{without_logins(url)} did not answer in JSON") from error
-    except Unfetched as error:
-        status = without_logins(str(error)) if str(error)[:3].isdigit() else f"{urlsplit(url).hostname} did not answer"
-        raise Unfetched(status) from error
+        raise Unfetched(f"{url}: it does not answer in JSON") from error
 
 
 def _drivers() -> list[Release]:

@@ -44,7 +44,9 @@ def aside() -> IO[str]:
 
 def say(text: str) -> None:
     """Print a line that is not part of the answer."""
-    print(text, file=aside(), flush=True)
+    from gpusetup.components.parsing import without_logins
+
+    print(without_logins(text), file=aside(), flush=True)
 
 
 def json_text(document: object) -> str:

@@ -37,7 +37,7 @@ DEADLINE = 6 * 3600.0
 _EXITS = {
     "planned": Exit.PENDING, "done": Exit.DONE, "unchanged": Exit.DONE, "pending-reboot": Exit.PENDING,
     "failed": Exit.FAILED, "unreachable": Exit.UNREACHABLE, "interrupted": Exit.INTERRUPTED,
-    "left-over": Exit.PENDING,
+    "left-over": Exit.PENDING, "refused": Exit.REFUSED,
 }  # fmt: skip
 
 
@@ -148,7 +148,8 @@ def _outcome(
     told = host.data.get("gpu_state", {})
     common: dict[str, Any] = {"changed": host.changed, "seconds": round(seconds, 1)}
     if host.failure is not None:
-        state = "unreachable" if host.failure.unreachable else "failed"
+        untouched = host.failure.nothing_done and not host.changed
+        state = "unreachable" if host.failure.unreachable else "refused" if untouched else "failed"
         return replace(before, state=state, failed_at=host.failure.task, failure=host.failure.trouble, **common)
     if "left_over" not in told:
         state = "interrupted" if interrupted else "failed"

@@ -53,7 +53,12 @@ def file_source(source: str) -> FileSource | None:
 
 
 _HIDDEN = "***@"
-_SCHEME = re.compile(r"(?<=//)[^/\s\"'\\]*@")
+_SCHEME = re.compile(r"(\w:/|//)[^/\s\"'\\]*@")
+"""With one slash as well, as an address looks that was taken for a path."""
+_TOKEN = re.compile(
+    r"([?&;][\w.-]*(?:token|key|sig|signature|secret|pass|password|pwd|auth|credential)=)[^\s&;#\"'\\]+(?<![:,.)])",
+    re.IGNORECASE,
+)
 _BARE = re.compile(r"(?<![^\s\"'=,(\[])[^\s/@:\"'\\=,(\[{]+:[^\s/@\"'\\]+@(?=[^\s/@]+:\d)")
 """`user:password@host:port`, as a proxy is often written."""
 _WITH_LOGIN = re.compile(r"https?://(?:[^/]*@|(?!\[)[^/:]+:\d*[^\d/][^@]*@)")
@@ -90,8 +95,9 @@ def secrets_in(value: Any) -> Iterator[str]:
 
 
 def without_logins(text: str) -> str:
-    """Return a text with the login of each address replaced by stars."""
-    return _BARE.sub(_HIDDEN, _SCHEME.sub(_HIDDEN, text)) if "@" in text else text
+    """Return a text with the login of each address, and the tokens in its query, replaced by stars."""
+    text = _BARE.sub(_HIDDEN, _SCHEME.sub(rf"\1{_HIDDEN}", text)) if "@" in text else text
+    return _TOKEN.sub(r"\1***", text) if "=" in text else text
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from gpusetup.drive.runner import parsed
 from gpusetup.model.lifecycle import Trouble
 
 Event = dict[str, Any]
+_NOTHING_DONE = frozenset({"GS-411", "GS-421", "GS-422", "GS-423", "GS-438", "GS-452"})
+"""References of refusals that a host gives before the step that stops changes anything."""
 
 
 class EventReader:
@@ -62,6 +64,11 @@ class Failure:
         with suppress(ValidationError):  # a host may answer anything
             found = convert(self.document or {}, Trouble)
         return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
+
+    @property
+    def nothing_done(self) -> bool:
+        """Whether the step refused before it changed anything."""
+        return self.trouble.reference in _NOTHING_DONE
 
     def way_out(self, inventory: str) -> str:
         """Return what to do about it."""

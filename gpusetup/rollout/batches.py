@@ -49,7 +49,7 @@ def _size(text: str, total: int) -> int:
 
 _FILE = "rollout.json"
 _INVENTORIES = 50
-_LEFT = {"not-started", "failed", "unreachable", "verify-failed", "interrupted", "postponed"}
+_LEFT = {"not-started", "refused", "failed", "unreachable", "verify-failed", "interrupted", "postponed"}
 
 
 class _Kept(Struct, frozen=True):

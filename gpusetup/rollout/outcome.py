@@ -97,7 +97,8 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float, *, stopped: b
     )  # fmt: skip
     failure = host.failure
     if failure is not None:
-        state: State = "unreachable" if failure.unreachable else "failed"
+        untouched = failure.nothing_done and not host.changed
+        state: State = "unreachable" if failure.unreachable else "refused" if untouched else "failed"
         return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
     answer = host.data.get("gpu_state", {}).get("gpu_result")
     if answer is None:  # Ctrl-C, or a setting of Ansible that ends the play of all hosts, as any_errors_fatal does

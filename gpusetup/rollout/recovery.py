@@ -1,6 +1,5 @@
 """Recover GPUs: drain hosts, reset GPUs or reboot as needed, diagnose again. No program is killed."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +27,6 @@ EXITS = {
     "unreachable": Exit.UNREACHABLE, "failed": Exit.FAILED, "pending-reboot": Exit.PENDING, "done": Exit.DONE,
     "not-gone": Exit.VERIFY_FAILED,
 }  # fmt: skip
-_NOTHING_DONE = re.compile(r"GS-42[123]|GS-452")
-"""References of refusals that a host gives before it changes anything."""
 
 
 @dataclass
@@ -191,12 +188,11 @@ def _act(hosts: Hosts, found: dict[str, Recovered], wanted: dict[str, Recovery])
 
 def _failed(told: Recovered, failure: Failure) -> Recovered:
     trouble = failure.trouble
-    reference = "" if trouble.reference is UNSET else trouble.reference
     words = [str(part) for part in (trouble.message, trouble.note) if part is not UNSET and part]
     return replace(
         told,
-        state="unreachable" if failure.unreachable else "refused" if _NOTHING_DONE.fullmatch(reference) else "failed",
-        reference=reference,
+        state="unreachable" if failure.unreachable else "refused" if failure.nothing_done else "failed",
+        reference="" if trouble.reference is UNSET else trouble.reference,
         message="; ".join(words),
         hint="" if trouble.hint is UNSET else trouble.hint,
     )

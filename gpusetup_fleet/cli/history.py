@@ -85,7 +85,7 @@ def _file(host: str | None) -> Path:
         raise BadInputError(
             "GS-515",
             f"there is no history of {host or 'this machine'} here",
-            path=str(places[0]),
+            path=str(places[0].parent),
             hint=f"did you mean {', '.join(near)}?" if near else "gpusetup verify keeps one from its first run on",
         )
     return found

@@ -16,6 +16,7 @@ from urllib.request import url2pathname
 
 from urllib3.exceptions import HTTPError
 
+from gpusetup.bootstrap.web import cause
 from gpusetup.content import host_code
 from gpusetup.errors import HostFailedError, UnreachableError
 
@@ -111,7 +112,7 @@ class Pool:
             except (OSError, HTTPError) as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise HostFailedError("GS-765", f"{self.folder} is full: {item.name} cannot be written") from error
-                problem = " ".join(str(error).split())[:300]
+                problem = cause(error)
                 slow = isinstance(error, host_code("gpu_host.download").TooSlow)
             here = part.stat().st_size if part.exists() else 0
             if here and (here == item.size or not (item.size or problem)):

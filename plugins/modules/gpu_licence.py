@@ -124,10 +124,11 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
         if time.monotonic() > end:
             raise HostFailure(
                 "GS-431",
-                f"no licence was granted within {seconds:.0f} s",
+                f"the licence server granted no licence within {seconds:.0f} s; the former token and settings are back",
                 "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi reports no licence",
                 systemd.last_words(UNIT, env),
-                f"is the server reachable, token in date, feature right? Old settings are back. journalctl -u {UNIT}",
+                "check that this host reaches the server, the token is in date and gpusetup_vgpu_feature names a "
+                f"licence of the server; journalctl -u {UNIT}",
             )
         time.sleep(_POLL)
         states = state(env)

@@ -94,16 +94,19 @@ def bounds(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def numbered(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the texts that show an OSError as Python does: `[Errno 2] No such file or directory: '/a'`."""
+    """Yield the texts that show an error as Python does: `[Errno 2] No such …: '/a'`, `HTTPSConnectionPool(host=…): Max …`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler) and node.name and "OSError" in ast.unparse(node.type or node):
-            texts = [one for one in ast.walk(node) if isinstance(one, ast.FormattedValue)]
-            yield from (one for one in texts if ast.unparse(one.value) == node.name)
+        kind = ast.unparse(node.type or node) if isinstance(node, ast.ExceptHandler) and node.name else ""
+        of_requests = re.search(r"RequestException|(?<!error\.)HTTPError", kind)
+        for one in ast.walk(node) if of_requests or "OSError" in kind else ():
+            shown = isinstance(one, ast.FormattedValue) and ast.unparse(one.value) == node.name
+            if shown or (of_requests and isinstance(one, ast.Call) and ast.unparse(one) == f"str({node.name})"):
+                yield one
 
 
 LAWS = {
     "text": (unguarded, r"open\(|read_text\(|text=True"), "clock": (clocks, r"time\.time\("), "end": (ends, r"\$"),
-    "number": (numbered, r"OSError"), "flush": (unflushed, r"write_(text|bytes)\("), "bound": (bounds, r"assert .*\(\) - "),
+    "number": (numbered, r"OSError|RequestException"), "flush": (unflushed, r"write_(text|bytes)\("), "bound": (bounds, r"assert .*\(\) - "),
 }  # fmt: skip
 """Each law with a pattern that a text must have for the law to find anything in it."""
 
@@ -130,6 +133,7 @@ def test_a_hazard_is_met_nowhere(law):
         ("clock", "time.time() > end"), ("end", "re.match('^a$', name)"), ("end", "R = re.compile('a$')\nR.match(name)"),
         ("end", "Meta(pattern='^a$')"), ("flush", "def f(a, b):\n a.write_text('x')\n a.replace(b)"),
         ("bound", "assert time.monotonic() - began < 5"), ("number", "try:\n x()\nexcept OSError as e:\n f'no: {e}'"),
+        ("number", "try:\n x()\nexcept (OSError, HTTPError) as e:\n ' '.join(str(e).split())"),
     ],
 )  # fmt: skip
 def test_each_law_sees_its_example(law, bad):

@@ -103,14 +103,14 @@ def test_a_driver_is_looked_up_in_the_list_of_nvidia(asked):
 
 
 def _down(url, **_):
-    raise Unfetched(f"Max retries exceeded with {url}")
+    raise Unfetched(f"{url}: it does not answer in time")
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (_down, "pypi.org did not answer"),
-        (lambda _, **__: b"<html>log in</html>", "did not answer in JSON"),
+        (_down, "/nvidia-cudnn-cu13/: it does not answer in time"),
+        (lambda _, **__: b"<html>log in</html>", "it does not answer in JSON"),
         (lambda _, **__: b"[]", "the publisher does not list"),
         (lambda _, **__: b'{"files": [1, {"filename": 7}, {}]}', "the publisher does not list"),
     ],

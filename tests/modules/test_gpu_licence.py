@@ -54,7 +54,7 @@ def test_what_was_there_is_back_when_no_licence_is_granted(monkeypatch, ledger, 
     ledger.state["apply"] = {"id": "first"}
     assert gpu_licence.write(ledger, "secret-of-the-site", 2)
     assert token.stat().st_mode & 0o777 == 0o600
-    with refused("no licence was granted"):
+    with refused("the licence server granted no licence", "the former token and settings are back"):
         gpu_licence.license_now(ledger, {}, 0)
     assert (token.exists(), conf.read_text()) == (False, "# of the site\n")
     assert restarts == ["# of the site\nFeatureType=2\n", "# of the site\n"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -93,8 +94,26 @@ def test_a_no_is_final_everywhere(site, tmp_path, answer):
 def test_a_url_that_is_none_is_not_tried_again(monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("tried again"))
     for url in ("ftp://x", "http://[::1", "https:///x"):
-        with pytest.raises(Unfetched):
+        with pytest.raises(Unfetched, match="not the address of a server"):
             fetch(url, limit=1, patience=30)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("hangs up", "the connection broke off"), ("broken", "the connection broke off"), ("stalls", "not answer in time"),
+     ("503", "503 "), ("", "it cannot be reached: Connection refused"), ("TLS", "no secure connection: wrong version"),
+     ("proxy", "the proxy does not let the request through: Connection refused")],
+)  # fmt: skip
+def test_why_a_request_failed_is_told_in_words_and_without_its_secrets(site, monkeypatch, answer, said):
+    url = site.says(answer).replace("//", "//me:hidden@") + "?b=1&token=hidden"
+    if answer in ("", "proxy"):
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1") if answer else None
+        url = "http://me:hidden@127.0.0.1:1/a?sig=hidden"
+    with pytest.raises(Unfetched) as caught:
+        fetch(url.replace("http:", "https:") if answer == "TLS" else url, limit=1 << 20, patience=0, timeout=0.3)
+    assert said in str(caught.value)
+    assert "***@127.0.0.1:" in str(caught.value)
+    assert not re.search(r"hidden|Pool|Errno|\(", str(caught.value))
 
 
 def test_patience_ends(site, tmp_path):

@@ -79,6 +79,24 @@ def test_an_address_is_quoted_without_its_login(monkeypatch, capsys, error, form
     assert "secret" not in told.err + told.out
 
 
+ASKED = (
+    "matrix {}", "resolve --gpu {}", "resolve torch --lock {}", "why {}", "verify --from {}", "drift {}",
+    "doctor --from {}", "cloud-init status {}", "matrix cuda --out {}", "fleet audit {}", "fleet history {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_no_command_shows_the_secrets_of_an_address(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path))
+    for address in ("https://user:s3cret@h.invalid/a", "https://h.invalid/a?b=1&X-Amz-Signature=s3cret"):
+        with contextlib.suppress(SystemExit):
+            main(words.format(address).split())
+        told = capsys.readouterr()
+        assert told.out + told.err
+        assert "s3cret" not in told.out + told.err
+
+
 @pytest.mark.parametrize("words", ["hosts.ini --limit gpu", "--limit gpu hosts.ini", "--limit gpu"])
 def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words):
     arguments = front._parsed(front.command_parser("apply"), [*words.split(), "--", "--tags", "x"])

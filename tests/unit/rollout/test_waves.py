@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpusetup.cli import remove
 from gpusetup.cli.apply import applied_text
 from gpusetup.cli.output import json_line
 from gpusetup.cli.plan import plan_html, plan_text
@@ -23,7 +24,7 @@ from gpusetup.matrix.load import matrix
 from gpusetup.model import applied as on_host
 from gpusetup.model.facts import Process
 from gpusetup.model.facts_machine import Boot
-from gpusetup.model.lifecycle import Applied, HostOutcome
+from gpusetup.model.lifecycle import Applied, HostOutcome, HostRemoval
 from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
@@ -33,7 +34,7 @@ from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import _answered, twins
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.outcome import exit_of, outcome_of, with_downtime
+from gpusetup.rollout.outcome import exit_of, outcome_of, stopped, with_downtime
 from tests.hosts.machines import HOSTS
 from tests.records import record
 from tests.unit.rollout.test_recovery import Scheduler
@@ -189,6 +190,18 @@ def test_an_answer_of_another_form_or_none_fails_its_host_alone(data):
     assert (found.state, found.reboot_seconds) == ("failed", 0.0)
     host.failure = Failure("Driver", "no module", document={"message": ["x"]})
     assert outcome_of(HostPlan(state="change"), host, 1.0).failure.message == "no module"
+
+
+@pytest.mark.parametrize(
+    ("reference", "changed", "state"), [("GS-452", 0, "refused"), ("GS-452", 2, "failed"), ("GS-456", 0, "failed")]
+)
+def test_a_host_that_refuses_before_its_first_change_has_not_failed(reference, changed, state):
+    why = Failure("Is the host as wanted already", "", document={"reference": reference, "message": "taken"})
+    host = HostProgress("a", changed=changed, failure=why)
+    found = outcome_of(HostPlan(state="change"), host, 1.0)
+    assert (found.state, stopped({"a": found}, 0)) == (state, state == "failed")
+    removed = remove._outcome(HostRemoval(state="planned"), None, host, 1.0, interrupted=False)
+    assert (removed.state, remove._exit_of(removed)) == (state, exit_of(found))
 
 
 RACKS = {"a": "rack-1", "b": "rack-1", "c": "rack-1", "d": "rack-2"}
