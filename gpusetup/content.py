@@ -8,12 +8,16 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
 
+if TYPE_CHECKING:
+    from gpusetup.model.documents import InstallKind
+
 COLLECTION = "gpusetup.stack"
 _HOST_CODE = "gpusetup_host_code"
+_PACKAGED = Path("/usr/lib/gpusetup")
 _INSIDE = Path("ansible_collections", *COLLECTION.split("."))
 
 
@@ -58,3 +62,53 @@ def host_code(name: str) -> ModuleType | Any:
 
 def _whole(folder: Path) -> bool:
     return all((folder / _INSIDE / part).is_dir() for part in ("playbooks", "roles", "plugins"))
+
+
+def installation() -> "InstallKind":
+    """Return how gpusetup was installed, judged by the files that each way leaves."""
+    prefix, root = Path(sys.prefix), Path(__file__).resolve().parents[1]
+    if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
+        return "checkout"
+    if prefix == _PACKAGED:
+        return _distribution(Path("/var/lib"))
+    if prefix.name.startswith("single-") and prefix.parent.name == "gpusetup":
+        return "single file"
+    if (prefix / "pipx_metadata.json").is_file() or "pipx" in prefix.parts:
+        return "pipx"
+    if (prefix / "uv-receipt.toml").is_file() or _made_by_uv(prefix):
+        return "uv"
+    return "virtual environment" if sys.prefix != sys.base_prefix else "system"
+
+
+def _distribution(state: Path) -> "InstallKind":
+    if (state / "dpkg/info/gpusetup.list").is_file():
+        return "deb"
+    return "rpm" if (state / "rpm").is_dir() or Path("/usr/lib/sysimage/rpm").is_dir() else "package"
+
+
+def _made_by_uv(prefix: Path) -> bool:
+    try:
+        return any(
+            line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
+        )
+    except OSError:
+        return False
+
+
+def how_to_install(package: str) -> str:
+    """Return how a Python package comes into this gpusetup, by the way in which gpusetup was installed."""
+    from importlib.util import find_spec
+    from shlex import quote
+
+    kind, python, named = installation(), quote(sys.executable), quote(package)
+    if kind == "single file":
+        return f"unpack the single file again: rm -r {quote(sys.prefix)}, then run the same command"
+    if kind in ("deb", "rpm"):
+        return "install it: " + ("apt-get install --reinstall" if kind == "deb" else "dnf reinstall") + " gpusetup"
+    if kind == "pipx":
+        return f"install it: pipx inject gpusetup {named}"
+    if (Path(sys.prefix) / "uv-receipt.toml").is_file():
+        return f"install it: uv tool install gpusetup --with {named}"
+    if find_spec("pip") is None:
+        return f"install it: uv pip install --python {python} {named}"
+    return f"install it: {python} -m pip install {named}"

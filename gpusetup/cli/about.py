@@ -9,14 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpusetup import __version__
-from gpusetup.content import content_path
+from gpusetup.content import content_path, installation
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.documents import About, InstallKind, MatrixInForce, Overlay
+from gpusetup.model.documents import About, MatrixInForce, Overlay
 
 _LIBRARIES = ("ansible-core", "jinja2", "msgspec", "packaging", "requests", "rich", "uvicorn")
-_PACKAGED = Path("/usr/lib/gpusetup")
 
 
 def about() -> About:
@@ -28,7 +27,7 @@ def about() -> About:
         collection = str(error)
     return About(
         version=__version__,
-        install=_installation(Path(sys.prefix), Path(__file__).resolve().parents[2]),
+        install=installation(),
         place=str(Path(__file__).resolve().parents[1]),
         matrix=MatrixInForce(date=known.date, digest=known.digest, place=str(known.overlay or "")),
         overlays=tuple(_overlays(known)),
@@ -54,36 +53,6 @@ def about_lines(found: About) -> Iterator[str]:
     yield f"platform {found.platform}"
     for name, number in found.libraries.items():
         yield f"{name} {number}" if number else f"{name} is not installed"
-
-
-def _installation(prefix: Path, root: Path) -> InstallKind:
-    """Return how gpusetup was installed, judged by the files that each way leaves."""
-    if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
-        return "checkout"
-    if prefix == _PACKAGED:
-        return _distribution(Path("/var/lib"))
-    if prefix.name.startswith("single-") and prefix.parent.name == "gpusetup":
-        return "single file"
-    if (prefix / "pipx_metadata.json").is_file() or "pipx" in prefix.parts:
-        return "pipx"
-    if (prefix / "uv-receipt.toml").is_file() or _made_by_uv(prefix):
-        return "uv"
-    return "virtual environment" if sys.prefix != sys.base_prefix else "system"
-
-
-def _distribution(state: Path) -> InstallKind:
-    if (state / "dpkg/info/gpusetup.list").is_file():
-        return "deb"
-    return "rpm" if (state / "rpm").is_dir() or Path("/usr/lib/sysimage/rpm").is_dir() else "package"
-
-
-def _made_by_uv(prefix: Path) -> bool:
-    try:
-        return any(
-            line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
-        )
-    except OSError:
-        return False
 
 
 def _overlays(known: Matrix) -> Iterator[Overlay]:

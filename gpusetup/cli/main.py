@@ -159,7 +159,7 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
 
 _NEEDED = ("ansible", "argcomplete", "jinja2", "msgspec", "packaging", "requests", "rich", "tomli", "urllib3")
 """What gpusetup imports of other projects."""
-_PACKAGES = {"ansible": "ansible-core", "gpusetup_fleet": "'gpusetup[fleet]'"}
+_PACKAGES = {"ansible": "ansible-core", "gpusetup_fleet": "gpusetup[fleet]"}
 """The packages that are not called as their modules are."""
 _UNUSABLE = {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EIO}
@@ -259,8 +259,9 @@ def _answered(argv: list[str]) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - the last line of defence: reported as a bug
         if isinstance(error, ModuleNotFoundError) and error.name in (*_NEEDED, *_PACKAGES):
-            package = _PACKAGES.get(error.name, error.name)
-            install = f"install it: {sys.executable} -m pip install {package}"
+            from gpusetup.content import how_to_install
+
+            install = how_to_install(_PACKAGES.get(error.name, error.name))
             print(f"gpusetup: {sys.executable} lacks {error.name}, which this needs; {install}", file=sys.stderr)
             return Exit.BAD_INPUT
         import traceback

@@ -301,4 +301,6 @@ def explain(
     from gpusetup.model.documents import Explained
 
     document = Explained(kind=what, name=name, page=pages[name]())
-    return answer(arguments.format, document, _narrowed(document.page, verbatim=("    ", "|")), arguments.out)
+    whole = arguments.out or not sys.stdout.isatty()
+    page = document.page if whole else _narrowed(document.page, verbatim=("    ", "|"))
+    return answer(arguments.format, document, page, arguments.out)

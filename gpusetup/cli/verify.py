@@ -11,11 +11,9 @@ examples:
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import sqlite3
 import sys
 import time
 from datetime import datetime, timezone
@@ -212,6 +210,8 @@ def _with_histories(report: Report, documents: Mapping[str, dict[str, Any]], *, 
 
     A history that cannot be written is only a warning.
     """
+    import sqlite3
+
     import msgspec
 
     from gpusetup.report import history
@@ -233,8 +233,10 @@ def _with_histories(report: Report, documents: Mapping[str, dict[str, Any]], *, 
 
 def _boards(document: dict[str, Any]) -> str:
     """Return a digest of the GPUs' UUIDs: figures start over after an exchange of a board."""
+    from hashlib import sha256
+
     names = sorted(str(gpu.get("uuid")) for gpu in document.get("gpus") or () if gpu.get("uuid"))
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
+    return sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 
 def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:

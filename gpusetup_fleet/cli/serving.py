@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.streams import terminated_is_interrupted
+from gpusetup.content import how_to_install
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def check_server() -> None:
         raise BadInputError(
             "GS-989", "the web server is not installed (an extra of gpusetup)", path="gpusetup[collector]",
             context=f"looked for uvicorn and starlette by {sys.executable}",
-            hint=f"{sys.executable} -m pip install 'gpusetup[collector]'",
+            hint=how_to_install("gpusetup[collector]"),
         )  # fmt: skip
 
 

@@ -52,7 +52,17 @@ def offered(shell, typed, home, expected):
     return shown
 
 
-@pytest.mark.skipif(not (BIN / "gpusetup").exists(), reason="gpusetup is not installed as a program here")
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Fail at once if the program does not run: one installed from a folder that is gone offers nothing, slowly."""
+    if not (BIN / "gpusetup").exists():
+        pytest.skip("gpusetup is not installed as a program here")
+    home = tmp_path_factory.mktemp("home")
+    done = subprocess.run(["gpusetup", "--version"], env=environment(home), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{BIN / 'gpusetup'} does not run: {done.stderr[-300:]}"
+
+
+@pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(("typed", "expected"), QUESTIONS, ids=[typed for typed, _ in QUESTIONS])
 def test_tab_in_a_real_shell(shell, typed, expected, tmp_path):

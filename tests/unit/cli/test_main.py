@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib.util
 import io
 import json
 import os
@@ -16,10 +17,10 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 
-from gpusetup import __version__
+from gpusetup import __version__, content
 from gpusetup.__main__ import run as begin
-from gpusetup.cli import about, output
 from gpusetup.cli import main as front
+from gpusetup.cli import output
 from gpusetup.cli.commands import COMMANDS, load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
@@ -140,7 +141,7 @@ def test_a_python_without_what_gpusetup_needs_is_told_what_to_install():
     argv = [sys.executable, "-S", "-m", "gpusetup", "matrix", "torch"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root, timeout=60)
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"{sys.executable} -m pip install msgspec" in done.stderr
+    assert f"lacks msgspec, which this needs; install it: uv pip install --python {sys.executable} ms" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -285,9 +286,29 @@ def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)
     (prefix / mark).write_text(text)
-    monkeypatch.setattr(about.sys, "prefix", str(prefix))
-    monkeypatch.setattr(about.sys, "base_prefix", "/usr")
-    assert about._installation(prefix, prefix / "lib/python3.11/site-packages") == kind
+    monkeypatch.setattr(content.sys, "prefix", str(prefix))
+    monkeypatch.setattr(content.sys, "base_prefix", "/usr")
+    monkeypatch.setattr(content, "__file__", str(prefix / "lib/python3.11/site-packages/gpusetup/content.py"))
+    assert content.installation() == kind
+
+
+@pytest.mark.parametrize(
+    ("folder", "mark", "pip", "said"),
+    [
+        ("pipx/venvs/gpusetup", "pipx_metadata.json", True, "pipx inject gpusetup 'gpusetup[fleet]'"),
+        ("tools/gpusetup", "uv-receipt.toml", False, "uv tool install gpusetup --with 'gpusetup[fleet]'"),
+        (".venv", "pyvenv.cfg", False, "uv pip install --python "), (".venv", "pyvenv.cfg", True, " -m pip install 'gpu"),
+        ("gpusetup/single-3f", "x", False, "unpack the single file again: rm -r "),
+    ],
+)  # fmt: skip
+def test_a_missing_package_is_installed_as_gpusetup_was(folder, mark, pip, said, tmp_path, monkeypatch):
+    prefix = tmp_path / folder
+    prefix.mkdir(parents=True)
+    (prefix / mark).write_text("")
+    monkeypatch.setattr(content.sys, "prefix", str(prefix))
+    monkeypatch.setattr(content, "__file__", str(prefix / "lib/gpusetup/content.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: pip or None)
+    assert said in content.how_to_install("gpusetup[fleet]")
 
 
 def test_ctrl_c_while_python_imports_is_one_line(monkeypatch, capsys):

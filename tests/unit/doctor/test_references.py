@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,12 @@ def test_an_xid_is_known_however_it_is_given(doctor):
         assert "fell off the PCI bus" in doctor(0, *arguments, given="Xid 79\n")
 
 
-def test_the_page_of_a_cause_is_as_wide_as_the_terminal(doctor, monkeypatch):
+@pytest.mark.parametrize(("terminal", "wide"), [(True, ["kubectl"]), (False, ["Either ", "kubectl"])])
+def test_the_page_of_a_cause_is_as_wide_as_the_terminal_and_whole_in_a_file(doctor, monkeypatch, terminal, wide):
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     page = doctor(0, "--explain", "k8s-insufficient-gpu")
-    assert [row[:7] for row in page.splitlines() if len(row) > 80] == ["kubectl"]
+    assert [row[:7] for row in page.splitlines() if len(row) > 80] == wide
 
 
 def test_the_json_of_a_reference_has_its_page(doctor):
