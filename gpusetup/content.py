@@ -8,12 +8,9 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpusetup.errors import BadInputError
-
-if TYPE_CHECKING:
-    from gpusetup.model.documents import InstallKind
 
 COLLECTION = "gpusetup.stack"
 _HOST_CODE = "gpusetup_host_code"
@@ -64,7 +61,7 @@ def _whole(folder: Path) -> bool:
     return all((folder / _INSIDE / part).is_dir() for part in ("playbooks", "roles", "plugins"))
 
 
-def installation() -> "InstallKind":
+def installation() -> str:
     """Return how gpusetup was installed, judged by the files that each way leaves."""
     prefix, root = Path(sys.prefix), Path(__file__).resolve().parents[1]
     if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
@@ -80,7 +77,7 @@ def installation() -> "InstallKind":
     return "virtual environment" if sys.prefix != sys.base_prefix else "system"
 
 
-def _distribution(state: Path) -> "InstallKind":
+def _distribution(state: Path) -> str:
     if (state / "dpkg/info/gpusetup.list").is_file():
         return "deb"
     return "rpm" if (state / "rpm").is_dir() or Path("/usr/lib/sysimage/rpm").is_dir() else "package"

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 from gpusetup import __version__
 from gpusetup.content import content_path, installation
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.documents import About, MatrixInForce, Overlay
+from gpusetup.model.documents import About, InstallKind, MatrixInForce, Overlay
 
 _LIBRARIES = ("ansible-core", "jinja2", "msgspec", "packaging", "requests", "rich", "uvicorn")
 
@@ -27,7 +28,7 @@ def about() -> About:
         collection = str(error)
     return About(
         version=__version__,
-        install=installation(),
+        install=cast("InstallKind", installation()),
         place=str(Path(__file__).resolve().parents[1]),
         matrix=MatrixInForce(date=known.date, digest=known.digest, place=str(known.overlay or "")),
         overlays=tuple(_overlays(known)),

@@ -21,9 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gpusetup.cli import options, output
-from gpusetup.drive import signatures
-from gpusetup.drive.rundir import write_whole
-from gpusetup.drive.runner import parsed
 from gpusetup.errors import BadInputError, Exit, GpuSetupError, VerifyFailedError, gravest, reason
 
 if TYPE_CHECKING:
@@ -178,6 +175,8 @@ def judged(
     if arguments.observations:
         _write_observations(Path(arguments.observations), documents)
         if arguments.sign:
+            from gpusetup.drive import signatures
+
             signed = signatures.sign(Path(arguments.observations), Path(arguments.sign), EVIDENCE)
             output.say(f"the signature is {signed}")
     seconds = time.monotonic() - clock
@@ -344,6 +343,8 @@ def _into(ask: Ask) -> Observed:
 
 def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, Any]]:
     """Return saved observations; with `signers`, require a signature by one of them."""
+    from gpusetup.drive import signatures
+    from gpusetup.drive.runner import parsed
     from gpusetup.model import Reading
 
     with Reading(path, ("GS-509", f"{path} is not valid JSON"), ("GS-509", f"cannot read {path}")):
@@ -433,6 +434,7 @@ def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
 
 def write_textfile(folder: Path, report: Report, inventory: str | None) -> None:
     """Replace the report for node_exporter atomically."""
+    from gpusetup.drive.rundir import write_whole
     from gpusetup.report.formats import to_prometheus
     from gpusetup.report.model import POSTPONED
 

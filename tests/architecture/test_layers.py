@@ -321,7 +321,7 @@ def test_what_a_host_of_the_lab_lacks_is_not_needed_for_a_text():
 
 def test_help_and_version_import_no_matrix():
     for argv in (("--help",), ("--version",), ("verify", "--help")):
-        code = "import sys; sys.argv = ['gpusetup', *sys.argv[1:]]\ntry:\n from gpusetup.cli.main import main; main(sys.argv[1:])\nexcept SystemExit: pass\nprint(sorted(m for m in sys.modules if m in ('msgspec', 'packaging', 'gpusetup.matrix.load', 'rich', 'jinja2', 'requests', 'ansible')), file=sys.stderr)"  # fmt: skip
+        code = "import sys; sys.argv = ['gpusetup', *sys.argv[1:]]\ntry:\n from gpusetup.cli.main import main; main(sys.argv[1:])\nexcept SystemExit: pass\nprint(sorted(m for m in sys.modules if m in ('msgspec', 'packaging', 'gpusetup.matrix.load', 'rich', 'jinja2', 'requests', 'ansible', 'sqlite3', 'hashlib')), file=sys.stderr)"  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", code, *argv], capture_output=True, text=True, check=True, timeout=60
         )
