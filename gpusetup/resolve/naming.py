@@ -106,13 +106,24 @@ def alone(wish: Requirement, matrix: Matrix) -> str:
 
 
 def unknown_driver(version: str, matrix: Matrix) -> str:
-    """Return a warning about a driver that the matrix does not know, else an empty string."""
+    """Return a warning about a driver of Windows or one that the matrix does not know, else an empty string."""
     branch = branch_of(matrix, version)
+    if branch is not None and of_windows(version, matrix):
+        numbers = {windows: f" (on Linux: {linux})" for linux, windows in matrix.driver.windows_numbers.items()}
+        return f"{version} is a number of Windows, as WSL shows it{numbers.get(version, '')}: judged as R{branch.branch}"
     if branch is None or any(version == item.version for item in matrix.driver.versions):
         return ""
     own = nv(version).major
     nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
     return f"driver {version} is not in the matrix{nearest}; its branch decides"
+
+
+def of_windows(version: str, matrix: Matrix) -> bool:
+    """Return whether a driver's number is one of Windows: listed as such, or between two of Linux's branches."""
+    listed = {item.version for item in matrix.driver.versions if item.platform == "windows"}
+    branches, own = {item.branch for item in matrix.driver.branches}, nv(version).major
+    known = listed.union(matrix.driver.windows_numbers.values())
+    return version in known or (own not in branches and min(branches) < own < max(branches))
 
 
 def typed(request: Request) -> str:
@@ -132,7 +143,7 @@ def typed(request: Request) -> str:
 
 
 _FILE_OF_COMPONENT = {"python": "os", "gpu": "gpus"}
-OF_WHEELS = ("python-tag", "glibc-tag", "wheel-for-cpu")
+OF_WHEELS = ("python-tag", "glibc-tag", "wheel-for-cpu", "framework-pins-agree")
 _DOCUMENTED = ("package-driver-floor", "package-gpu-floor")
 _FILES_WITH_RULES = ("driver", "cuda", "torch", "cudnn", "nccl", "cupy", "tensorflow", "jax", "gpus", "os")
 

@@ -11,6 +11,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
 from gpusetup.model.request import BEHIND, BUILT_FOR, COMPONENTS, ELSEWHERE, OF_VENDORS, SAID_AS, Request, Requirement
 from gpusetup.resolve.domains import parsed, specifiers
+from gpusetup.resolve.naming import of_windows
 from gpusetup.versions import EXACT, nv
 
 if TYPE_CHECKING:
@@ -277,13 +278,15 @@ def question(
 ) -> Request:
     """Build a request; a partial driver version (550.54) becomes the first release with that prefix."""
     named, number = gpus_of(gpus)
+    driver = _driver(driver, matrix) if driver is not None else None
     return Request(
         requirements=parse_requirements(list(requirements)),
         gpus=named,
         gpu_count=number,
         os=find_system(matrix, os).id if os is not None else None,
         arch=arch,
-        driver=_driver(driver, matrix) if driver is not None else None,
+        driver=driver,
+        driver_elsewhere="wsl" if driver is not None and of_windows(driver, matrix) else None,
         allow_builds=allow_builds,
         allow_vulnerable=allow_vulnerable,
         native=native,
@@ -292,21 +295,12 @@ def question(
 
 
 def _driver(version: str, matrix: Matrix) -> str:
-    """Return the first release with this number; raise BadInputError for anything but a Linux driver version."""
+    """Return the first release with this number; raise BadInputError for anything but a driver version."""
     version = re.sub(r"^[rR](?=\d)", "", version)
     try:
         nv(version)
     except ValueError:
         raise BadInputError("GS-125", f"{version!r} is not a driver version", path=f"--driver {version!r}") from None
-    numbers = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
-    windows = {item.version for item in matrix.driver.versions if item.platform == "windows"}
-    if version in numbers or version in windows:
-        other = f"; on Linux that release is {numbers[version]}" if version in numbers else ""
-        raise BadInputError(
-            "GS-126", f"{version} is a Windows driver number{other}", path=f"--driver {version}",
-            hint=f"--driver {numbers[version]}" if version in numbers
-            else "run on the Linux host: cat /sys/module/nvidia/version",
-        )  # fmt: skip
     known = [item.version for item in matrix.driver.versions if item.platform == "linux" and not item.beta]
     meant = [item for item in known if item.startswith(f"{version}.")]
     return version if version in known or not meant else min(meant, key=nv)
