@@ -112,8 +112,46 @@ PACKAGES: dict[str, dict[str, Any]] = {
     },
     "torch-tensorrt": {"table": "tensorrt.torch_tensorrt", "inside": "libraries", "needs": ["torch"]},
     "torchao": {"table": "torch_addons.torchao", "inside": "libraries", "needs": ["torch"]},
-    "torchcodec": {"table": "torch_addons.torchcodec", "inside": "libraries", "needs": ["torch"]},
-    "fbgemm-gpu": {"table": "torch_addons.fbgemm_gpu", "inside": "libraries", "needs": ["torch"]},
+    "torchcodec": {
+        "table": "torch_addons.torchcodec",
+        "inside": "libraries",
+        "needs": ["torch"],
+        "torch": [
+            ("0.0.3", "0.0.3", "==2.4.*"),
+            ("0.1", "0.1.99", "==2.5.*"),
+            ("0.2", "0.2.99", "==2.6.*"),
+            ("0.3", "0.5.99", "==2.7.*"),
+            ("0.6", "0.7.99", "==2.8.*"),
+            ("0.8", "0.9.99", "==2.9.*"),
+            ("0.10", "0.10.99", "==2.10.*"),
+            ("0.11", "0.11.99", "==2.11.*"),
+            ("0.12", "0.16.99", ">=2.11"),
+        ],
+        "documented": {
+            "title": "TorchCodec: compatibility with torch versions",
+            "publisher": "PyTorch",
+            "url": "https://pypi.org/project/torchcodec/",
+        },
+    },
+    "fbgemm-gpu": {
+        "table": "torch_addons.fbgemm_gpu",
+        "inside": "libraries",
+        "needs": ["torch"],
+        # 1.3 and those from 1.6 on are not in the table: at least the torch of the release before them
+        "torch": [
+            ("1.1", "1.1.99", "==2.6.*"),
+            ("1.2", "1.2.99", "==2.7.*"),
+            ("1.3", "1.3.99", ">=2.7"),
+            ("1.4", "1.4.99", "==2.9.*"),
+            ("1.5", "1.5.99", "==2.10.*"),
+            ("1.6", "1.99", ">=2.10"),
+        ],
+        "documented": {
+            "title": "FBGEMM releases: the torch that each corresponds to; none is sure to work with an older one",
+            "publisher": "PyTorch",
+            "url": "https://docs.pytorch.org/FBGEMM/general/Releases.html",
+        },
+    },
     "mamba-ssm": {"table": "torch_addons.mamba_ssm", "needs": ["torch"], "build": _HOURS},
     "causal-conv1d": {"table": "torch_addons.causal_conv1d", "needs": ["torch"], "build": _HOURS},
     "triton": {
