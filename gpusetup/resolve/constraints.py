@@ -1,6 +1,6 @@
 """Build the search space of a request: its components, the requirements on them, and the host's limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -38,28 +38,52 @@ from gpusetup.versions import nv
 def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) -> None:
     """Limit each package requested in any version to releases within three months of the one it would get alone.
 
-    Packages that pin each other to one version, such as those of RAPIDS, share the oldest limit.
+    Packages that pin each other to one version, such as those of RAPIDS, share the oldest limit. A package beside
+    another one that bounds the same libraries may be as old as the other one's release asks for.
     """
     request, alone = space.request, dict[str, PackageValue]()
+
+    def chosen(name: str, *fixed: Requirement) -> PackageValue | None:
+        """Return what a package gets without the others but these; None if there is a conflict without this rule."""
+        few = tuple(item for item in request.requirements if item.component not in PACKAGES or item.component == name)
+        solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=(*few, *fixed))))
+        value = cast("PackageValue", solution[name]) if solution is not None else None
+        return value if value is not None and value.release.date else None
+
     names = asked_packages(request)
+    fixed = [name for name in names if space.named[name].specifier and name not in COMPANIONS]
     for name in names if len(names) > 1 else ():
-        if space.named[name].specifier or name in COMPANIONS:  # torch decides on its companions
+        if name in fixed or name in COMPANIONS:  # torch decides on its companions
             continue
-        single = tuple(
-            item for item in request.requirements if item.component not in PACKAGES or item.component == name
-        )
-        solution = best(build(space.matrix, msgspec.structs.replace(request, requirements=single)))
-        chosen = cast("PackageValue", solution[name]) if solution is not None else None
-        if chosen is not None and chosen.release.date:  # else there is a conflict without this rule
-            alone[name] = chosen
-    for name in alone:
-        suite = [one for one in alone if one == name or _follows(alone[one], name) or _follows(alone[name], one)]
-        oldest = min((alone[one] for one in suite), key=lambda value: value.release.date)
+        if (value := chosen(name)) is not None:
+            alone[name] = value
+    for name, own in alone.items():
+        if any(_disagree(value, own) for one in fixed for value in _asked(space, one)):
+            continue  # a release that was asked for decides
+        suite = [value for one, value in alone.items() if value is own or _follows(value, name) or _follows(own, one)]
+        for one, value in alone.items():
+            if value is not own and _disagree(value, own):
+                beside = chosen(name, Requirement(component=one, specifier=f"=={value.version}"))
+                suite += [beside] if beside is not None else []
+        oldest = min(suite, key=lambda value: value.release.date)
         space.unary("package-recency", name, partial(_since, earlier(oldest.release.date)), subject=oldest)
+
+
+def _asked(space: Space, name: str) -> Iterator[PackageValue]:
+    """Yield the releases of a package that meet its requirement."""
+    values = space.values[name]
+    meant = matches(space.named[name], [value.version for value in values])
+    yield from (cast("PackageValue", value) for value in values if value.version in meant)
 
 
 def _follows(value: PackageValue, name: str) -> bool:
     return value.release.requires.get(name, "").startswith("==")
+
+
+def _disagree(one: PackageValue, other: PackageValue) -> bool:
+    """Return whether two packages bound a third one differently."""
+    both = one.release.requires.keys() & other.release.requires.keys()
+    return any(one.release.requires[name] != other.release.requires[name] for name in both - {"torch"})
 
 
 def _since(oldest: str, value: PackageValue) -> bool:

@@ -110,7 +110,9 @@ def unknown_driver(version: str, matrix: Matrix) -> str:
     branch = branch_of(matrix, version)
     if branch is not None and of_windows(version, matrix):
         numbers = {windows: f" (on Linux: {linux})" for linux, windows in matrix.driver.windows_numbers.items()}
-        return f"{version} is a number of Windows, as WSL shows it{numbers.get(version, '')}: judged as R{branch.branch}"
+        return (
+            f"{version} is a number of Windows, as WSL shows it{numbers.get(version, '')}: judged as R{branch.branch}"
+        )
     if branch is None or any(version == item.version for item in matrix.driver.versions):
         return ""
     own = nv(version).major

@@ -46,6 +46,13 @@ def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, sh
     assert cited in {source.url for source in file.sources.values()}
 
 
+def test_a_clash_of_frameworks_is_cited_from_one_of_them(ask, refused):
+    told = refused("tensorflow==2.15.*", "jax>=0.7", gpu=["rtx 4090"], driver="595.45.04")["conflict"][-1]
+    assert (told["rule"], told["source"]) == ("framework-pins-agree", "https://pypi.org/project/tensorflow/")
+    reasons = ask("tensorflow==2.17.*", "jax[cuda12]<0.5", gpu=["rtx 3090"], driver="530.30.02").reasons
+    assert [item.source for item in reasons if item.rule == told["rule"]] == ["https://pypi.org/project/jax/"]
+
+
 @pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
 def test_a_plain_question_about_torch_meets_no_warning(ask, gpu):
     assert ask("torch", gpu=[gpu]).warnings == ()

@@ -80,6 +80,16 @@ def test_other_distributions_get_a_next_step(shipped, system, hint):
 
 
 @pytest.mark.parametrize(
+    ("number", "said"),
+    [("566.03", " (on Linux: 565.57.01): judged as R565"), ("566.36", ": judged as R565"), ("576.02", "R575")],
+)
+def test_a_driver_of_windows_is_judged_by_its_branch_as_that_of_wsl(number, said):
+    code, out, err = run(["resolve", "torch", "--driver", number])
+    assert (code, f"{number} is a number of Windows" in err, said in err) == (0, True, True)
+    assert "apply" not in out
+
+
+@pytest.mark.parametrize(
     "form", ["{n}x{g}", "{n}x {g}", "{n} x {g}", "{n}*{g}", "{n} {g}", "{g}:{n}", "{g} x{n}", "{g} * {n}"]
 )
 def test_a_number_of_gpus_by_its_usual_spellings(shipped, form):
