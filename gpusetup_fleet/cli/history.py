@@ -82,12 +82,9 @@ def _file(host: str | None) -> Path:
                 else "no host in it has a history here; gpusetup verify INVENTORY begins them",
             )  # fmt: skip
         near = difflib.get_close_matches(host or "", hosts, n=3, cutoff=0.5)
-        raise BadInputError(
-            "GS-515",
-            f"there is no history of {host or 'this machine'} here",
-            path=str(places[0].parent),
-            hint=f"did you mean {', '.join(near)}?" if near else "gpusetup verify keeps one from its first run on",
-        )
+        hint = f"did you mean {', '.join(near)}?" if near else "gpusetup verify keeps one from its first run on"
+        what = f"there is no history of {host or 'this machine'} here"
+        raise BadInputError("GS-515", what, path=str(places[0].parent), hint=hint)
     return found
 
 

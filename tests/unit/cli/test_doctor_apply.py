@@ -14,6 +14,7 @@ from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.rollout import recovery
 from tests.hosts.test_sick import build
+from tests.stored import stored_rows
 
 HOSTS = Path(__file__).parents[2] / "hosts"
 GPU = "0000:00:06.0"
@@ -92,17 +93,7 @@ def test_another_fault_behind_it_is_no_success(fleet):
     assert main(["doctor", "--apply", "--yes"]) == 8
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "words"),
-    [
-        ("well-again", 0, "nothing to recover"),
-        ("fault-of-a-program", 0, "nothing to recover"),
-        ("memory-row-cannot-be-replaced", 8, "$ sudo nvidia-bug-report.sh"),
-        ("stub-of-libcuda", 8, "nothing to recover: see the fixes above"),
-        ("driver-asks-for-a-drain", 9, "would be done: drain, reset"),
-        ("xid-and-the-driver-asks-for-a-reboot", 9, "would be done: reboot"),
-    ],
-)
+@pytest.mark.parametrize(("name", "code", "words"), stored_rows("doctor-apply-words.json"))
 def test_each_need_has_its_answer(fleet, capsys, name, code, words):
     fleet.before = fleet.look(name)
     assert main(["doctor", "--apply"]) == code

@@ -292,15 +292,7 @@ def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind
     assert content.installation() == kind
 
 
-@pytest.mark.parametrize(
-    ("folder", "mark", "pip", "said"),
-    [
-        ("pipx/venvs/gpusetup", "pipx_metadata.json", True, "pipx inject gpusetup 'gpusetup[fleet]'"),
-        ("tools/gpusetup", "uv-receipt.toml", False, "uv tool install gpusetup --with 'gpusetup[fleet]'"),
-        (".venv", "pyvenv.cfg", False, "uv pip install --python "), (".venv", "pyvenv.cfg", True, " -m pip install 'gpu"),
-        ("gpusetup/single-3f", "x", False, "unpack the single file again: rm -r "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("folder", "mark", "pip", "said"), stored_rows("ways-to-install-a-package.json"))
 def test_a_missing_package_is_installed_as_gpusetup_was(folder, mark, pip, said, tmp_path, monkeypatch):
     prefix = tmp_path / folder
     prefix.mkdir(parents=True)

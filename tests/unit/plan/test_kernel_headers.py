@@ -48,18 +48,7 @@ def test_ubuntu_follows_the_line_of_the_kernel(release, meta):
     assert _headers(context) == [f"linux-headers-{release}", meta]
 
 
-@pytest.mark.parametrize(
-    ("system", "release", "image"),
-    [
-        ("ubuntu 24.04", "6.11.0-26-generic", "generic-hwe-24.04"),
-        ("ubuntu 22.04", "6.8.0-1021-aws", "aws-6.8"),
-        ("ubuntu 24.04", "6.8.0-1018-nvidia-64k", "nvidia-64k"),
-        ("debian 12", "6.1.0-28-cloud-amd64", "cloud-amd64"),
-        ("debian 12", "6.1.0-28-rt-amd64", "rt-amd64"),
-        ("debian 13", "6.12.43+deb13-amd64", "amd64"),
-        ("debian 13", "6.12.43+deb13-cloud-arm64", "cloud-arm64"),
-    ],
-)
+@pytest.mark.parametrize(("system", "release", "image"), stored_rows("headers-of-an-image.json"))
 def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release, image):
     """Whoever gets new images by it gets their headers by its sister, whatever the line is called."""
     installed = (f"linux-image-{release}", f"linux-image-{image}", "linux-image-other")
@@ -174,17 +163,7 @@ def test_where_the_packages_come_from(system, version, directory):
     assert source.uris[0].endswith(f"/repos/{directory}/x86_64")
 
 
-@pytest.mark.parametrize(
-    ("driver", "names", "goes"),
-    [
-        ("580.178.04", "nvidia-open-driver-G06=580.178.04-1 nvidia-compute-utils-G06=580.178.04-1 nvidia-persistenced=580.178.04-1",
-         "nvidia-open-driver-G07 nvidia-driver-G06 nvidia-open-driver-G06-kmp-default"),
-        ("595.91.07", "nvidia-open-driver-G07=595.91.07-1 nvidia-compute-utils-G07=595.91.07-1",
-         "nvidia-open-driver-G06 nvidia-compute-utils-G06 nvidia-open-driver-G07-signed-cuda-kmp-default"),
-        ("570.211.01", "nvidia-open-driver-G06-kmp-default=570.211.01_k6.4.0_150600.21-1 nvidia-compute-utils-G06=570.211.01-1",
-         "nvidia-open-driver-G06 nvidia-driver-G06-kmp-default nvidia-gfxG05-kmp-default"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("driver", "names", "goes"), stored_rows("headers-that-go.json"))
 def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes):
     variables = planned(suse(), driver)
     assert [str(package) for package in variables.gpu_driver_packages] == names.split()

@@ -14,6 +14,7 @@ from gpusetup.plan.actions import _repositories
 from gpusetup.plan.preflight import host_refusals
 from gpusetup.versions import nv
 from tests.hosts.machines import changed, machine
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import (
     DRIVER,
     answer,
@@ -281,17 +282,7 @@ def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps():
     assert "mokutil --import" in refusal(planned(planner, facts, DRIVER, nvidia_ubuntu), "GS-326").hint
 
 
-@pytest.mark.parametrize(
-    ("there", "offered", "too_old"),
-    [
-        ("2.8.7-2ubuntu2.2", "1:3.0.11-1", "2.8.7"),
-        ("", "2.8.1-5ubuntu2", "2.8.1"),
-        ("3.0.3-1", "", "3.0.3"),
-        ("3.0.4-1", "", None),
-        ("1:3.0.11-1ubuntu13", "2.8.1-1", None),
-        ("", "", None),  # the host looks at its DKMS before it changes anything
-    ],
-)
+@pytest.mark.parametrize(("there", "offered", "too_old"), stored_rows("plan-too-old.json"))
 def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(there, offered, too_old):
     installed = {name: text for name, text in RTX.packages.installed.items() if name != "dkms"}
     facts = changed(RTX, packages={"installed": installed | ({"dkms": there} if there else {})})

@@ -15,6 +15,7 @@ from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed, machine
 from tests.lab.repository import catalog
 from tests.refusals import refused
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, asked, changes, host, nvidia_ubuntu, planner
 
 NODES = ("10.0.0.1", "10.0.0.2")
@@ -37,19 +38,7 @@ def test_a_domain_is_read(value, read):
     assert wish(value) == read
 
 
-@pytest.mark.parametrize(
-    ("value", "hint"),
-    [
-        (["10.0.0.1", "10.0.0.1"], "name each machine once"),
-        (["10.0.0.300"], "write the machines' addresses or names"),
-        (["a b; rm"], "write the machines' addresses or names"),
-        ([1], "for example"),
-        ({"channels": 2}, "for example"),
-        ({"nodes": ["10.0.0.1"], "channels": 0}, "write how many channels"),
-        ({"nodes": ["10.0.0.1"], "channel": 1}, "for example"),
-        ("[", "for example"),
-    ],
-)
+@pytest.mark.parametrize(("value", "hint"), stored_rows("imex-refused.json"))
 def test_what_is_no_domain_is_refused(value, hint):
     with refused(BadInputError, "GS-375", hint=hint):
         wish(value)

@@ -18,6 +18,7 @@ from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.refusals import refused
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import changes, host, nvidia_ubuntu, planner
 
 _HOST = "ubuntu24.04-h200x2-keep"
@@ -73,17 +74,7 @@ def test_layouts_are_read(value, read):
     assert found == read
 
 
-@pytest.mark.parametrize(
-    ("value", "hint"),
-    [
-        ({"first": "all-1g.18gb"}, "name a GPU"), ({"all": "seven"}, "name a profile"),
-        ({"all": ["1g.18GB"]}, "name a profile"), ({"all": {"1g.18gb": 0}}, "say how many"),
-        ({"all": {"1g.18gb": 70}}, "say how many"),
-        ({"all": {"3g.71gb": ["4c"]}}, "3g.71gb has no compute instance 4c"),
-        ({"all": {"3g.71gb": ["2c", "2c"]}}, "3g.71gb has 3 compute slices in all"), ({"all": True}, "for example"),
-        ({"all": []}, "for example"), ("{all", "for example"), (7, "for example"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "hint"), stored_rows("mig-refused.json"))
 def test_what_is_no_layout_is_refused_with_an_example(value, hint):
     with refused(BadInputError, "GS-370", hint=hint):
         wishes(value)
@@ -149,15 +140,7 @@ def test_a_layout_that_waits_for_the_boot_is_no_action_again():
     assert (bool(changes(MIG, facts, found)), changes(MIG, kept, found)) == (True, [])
 
 
-@pytest.mark.parametrize(
-    ("instances", "mode", "pending", "now", "mend"),
-    [
-        (("3g.71gb",), "Enabled", None, "1 x 3g.71gb", "apply"),
-        ((), "Disabled", None, "off", "apply"),
-        ((), "Disabled", "Enabled", "off", "reboot"),
-        (("1g.18gb", "1g.18gb"), "Enabled", None, "", ""),
-    ],
-)
+@pytest.mark.parametrize(("instances", "mode", "pending", "now", "mend"), stored_rows("mig-kept.json"))
 def test_somebody_else_s_layout_is_drift(instances, mode, pending, now, mend):
     part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
     facts = recorded(cut(host(_HOST), *instances, mode=mode, pending=pending), wanted=(part, part))

@@ -20,6 +20,7 @@ from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
 from tests.records import record
 from tests.refusals import refused
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import DRIVER, asked, host, nvidia_ubuntu, planner
 
 LOCK: dict[str, Any] = {
@@ -94,20 +95,7 @@ def test_a_lock_is_read_and_written_as_it_was_and_none_is_empty_outward():
     assert (NO_LOCK.repeatable, Applied(key="k").repeatable) == (False, False)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "named"),
-    [
-        ("newer", [1], "`$.newer`"),
-        ("stack.newer", {"version": "1"}, "`$.stack.newer`"),
-        ("stack.driver.newer", "x", "`$.stack.driver`"),
-        ("wanted.newer", "x", "`$.wanted`"),
-        ("wanted.requirements", "torch", "`$.wanted.requirements`"),
-        ("wanted.adopted", [1], "`$.wanted.adopted[0]`"),
-        ("wanted.services", None, "`$.wanted.services`"),
-        ("wanted.packages.newer", [], "`$.wanted.packages`"),
-        ("schema", "gpusetup/host-lock/2", "gpusetup/host-lock/2"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "named"), stored_rows("record-fields-of-another-version.json"))
 def test_a_field_that_another_version_wrote_is_named(path, value, named):
     told = with_value(LOCK, path, value)
     lock = read_applied(told)
@@ -154,15 +142,7 @@ def test_what_is_only_told_spoils_nothing(path, value):
     assert (read.brought, read.verified, read.lost.why) == (RECORD["brought"], None, "")
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "named"),
-    [
-        ("brought", ["nvidia"], "`$.brought`"),
-        ("holds", [7], "`$.holds[0]`"),
-        ("files", {"/etc/a": {"original": {"mode": 7}}}, "`$.files[...].original`"),
-        ("expect.python.packages", {"torch": 2}, "`$.expect.python.packages[...]`"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "named"), stored_rows("record-unread-parts.json"))
 def test_a_part_that_removal_stands_on_makes_the_record_unreadable(path, value, named, tmp_path):
     told = with_value(RECORD, path, value)
     assert read_record(told)[0] is None

@@ -16,6 +16,7 @@ from gpusetup.rollout.looks import Rollout, _first, _strangers, _with_own_driver
 from gpusetup.rollout.options import Planning
 from tests.hosts.machines import changed
 from tests.refusals import refused
+from tests.stored import stored_rows
 from tests.unit.plan.conftest import asked, host, nvidia_ubuntu, planner
 
 
@@ -53,16 +54,7 @@ def test_a_number_that_lost_its_zero_is_refused():
         level(torch=2.1)
 
 
-@pytest.mark.parametrize(
-    ("host", "file", "line", "becomes"),
-    [
-        ({"torch": "2.6.*"}, {"torch": "2.5.*", "cuda": "12.4"}, "torch==2.4.* cuda>=12 nccl", "torch==2.6.* cuda==12.4.* nccl"),
-        ({"components": '["driver", "cupy"]'}, {}, "torch cupy==13.*", "cupy==13.* driver"),
-        ({"components": '["driver", "torch"]'}, {}, "python==3.12 cupy", "torch driver python==3.12"),
-        ({"nccl": "none"}, {}, "torch nccl", "torch"),
-        ({"pytorch": "2.6.*"}, {}, "", "torch==2.6.*"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("host", "file", "line", "becomes"), stored_rows("settings-of-a-host.json"))
 def test_the_host_wins_over_the_file_and_the_file_over_the_line(host, file, line, becomes):
     assert texts(wishes(level(**host), read_level(file, "f"), line.split())) == becomes.split()
 
@@ -77,17 +69,7 @@ def test_unknown_settings_are_suggested():
         level(sorce="distro")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("source", "$(id)"), ("source", "http://x/{{ y }}"), ("source", "ftp://x"), ("python_links", "http://files.example/python/"), ("python_links", "https://user:geheim@files.example/"),
-     ("reboot", "now"), ("python_adopt", "python3"),
-     ("python_adopt", "/opt/../etc"), ("python_adopt", "/opt/a;b"), ("source_fingerprints", "3bf863cc"), ("replace", "perhaps"),
-     ("monitoring", "prometheus"), ("monitoring_listen", "9400"), ("monitoring_listen", "127.0.0.1:0"),
-     ("monitoring_listen", "127.0.0.1:70000"), ("monitoring_listen", "gpu.example:9400"), ("monitoring_listen", "::1:9400"),
-     ("monitoring_listen", "127.0.0.1:9400 --x"), ("monitoring_listen", "[127.0.0.1]x:9"), ("monitoring_key", "key.pem"),
-     ("containers", ["lxc"]), ("driver_options", {"NVreg_X": "a b"}), ("driver_options", {"x": 1}),
-     ("extra_sources", [{"name": "a b", "urls": [], "fingerprints": [], "key": "/k"}])],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), stored_rows("settings-named.json"))
 def test_wrong_values_name_the_setting(name, value):
     with refused(BadInputError, path=PREFIX + name) as caught:
         level(**{name: value})
@@ -173,15 +155,7 @@ def test_what_is_no_size_is_bad_input(spec):
         batches(TWENTY, spec)
 
 
-@pytest.mark.parametrize(
-    ("words", "driver", "becomes"),
-    [
-        ((), {}, "==580.159.04"),  # it works and fits
-        (("cuda==13.0.2",), {"version": "525.147.05", "loaded": "525.147.05", "module": None}, "==580.178.04"),
-        ((), {"mismatch": True}, "==580.178.04"),  # what does not work is not kept
-        ((), None, "==580.178.04"),
-    ],
-)
+@pytest.mark.parametrize(("words", "driver", "becomes"), stored_rows("settings-words-of-a-driver.json"))
 def test_a_working_driver_stays_where_the_rest_of_the_lock_goes_with_it(words, driver, becomes):
     wish = asked("driver==580.178.04", *words)
     kept = _with_own_driver(planner, host(KEPT, driver=driver), wish)

@@ -18,6 +18,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.policy import _ALLOWS, stricter
+from tests.stored import stored_rows
 
 OLD = "550.144.03"
 MISMATCH = Path(__file__).parents[2] / "hosts/ubuntu22.04-a100-mismatch/root"
@@ -109,15 +110,7 @@ def test_a_toolkit_that_would_stay_is_refused_too(site, capsys, command):
     assert refusal["hint"] == "sudo /usr/local/cuda-12.4/bin/cuda-uninstaller"
 
 
-@pytest.mark.parametrize(
-    ("table", "line", "said"),
-    [("[policy]\nnewest_branch = 580", 2, "newest_branch is not valid in [policy]: Object contains unknown field"),
-     ("# x\n[policy]\n\noldest_driver = 570.86", 4, "oldest_driver is not valid in [policy]: Expected `str | null`"),
-     ('[policy]\noldest_driver = "new"', 2, "matching regex"),
-     ("[policy]\nnewest_driver_branch = 5", 2, "Expected `int` >= 100"),
-     ('[policy]\nforbid_end_of_life = ["nccl"]', 2, "Invalid enum value 'nccl'"),
-     ("policy.forbid_cvss_from = 11", 1, "Expected `float` <= 10.0"), ("\npolicy = 3", 2, "Expected `object`, got `int`")],
-)  # fmt: skip
+@pytest.mark.parametrize(("table", "line", "said"), stored_rows("policy-lines.json"))
 def test_a_wrong_table_is_bad_input_with_its_line(site, says, table, line, said):
     inventory = site(table)
     Path("pyproject.toml").write_text(table.replace("policy", "tool.gpusetup.policy", 1), encoding="utf-8")

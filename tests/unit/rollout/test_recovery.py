@@ -25,6 +25,7 @@ from gpusetup.rollout.options import Freeing
 from gpusetup.rollout.outcome import exit_of
 from gpusetup.rollout.recovery import Hosts, prepare, recover
 from tests.refusals import refused
+from tests.stored import stored_rows
 
 GPU = "0000:17:00.0"
 NEEDS = {
@@ -160,15 +161,7 @@ def test_a_reset_that_helped_a_reboot_that_helped_and_one_that_did_not(fleet):
     assert reboot["gpu_recover_gpus"] == ()
 
 
-@pytest.mark.parametrize(
-    ("settings", "policy", "words"),
-    [
-        ({"policies": {"reboot": "never"}}, "never", "gpusetup may not reboot it"),
-        ({"local": ["reboot"]}, "never", "gpusetup runs on this machine"),
-        ({"local": ["reboot"], "policies": {"reboot": "schedule"}}, "schedule", "is scheduled"),
-        ({"sessions": ["reboot"], "policies": {"reboot": "when-needed"}}, "never", "gpusetup may not reboot it"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "policy", "words"), stored_rows("recovery-reboot-policy.json"))
 def test_a_host_reboots_only_where_it_may(fleet, settings, policy, words):
     made = fleet("reboot", **settings)
     told = recover(made.hosts, prepare(made.hosts))["reboot"]

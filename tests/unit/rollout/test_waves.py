@@ -37,6 +37,7 @@ from gpusetup.rollout.options import Applying
 from gpusetup.rollout.outcome import exit_of, outcome_of, stopped, with_downtime
 from tests.hosts.machines import HOSTS
 from tests.records import record
+from tests.stored import stored_rows
 from tests.unit.rollout.test_recovery import Scheduler
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -363,15 +364,7 @@ def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone():
     assert (answer.findings[0].level, answer.candidates["a"][0].version) == ("warn", "1")
 
 
-@pytest.mark.parametrize(
-    ("told", "named"),
-    [
-        ({"transaction": {"remove": ["b"]}}, "$.transaction.remove"),
-        ({"findings": [{"level": "grave"}]}, "$.findings[0].level"),
-        ({"candidates": {"a": [{"size": 1}]}}, "$.candidates[...][0]"),
-        ({"fetched": 1}, "$.fetched"),
-    ],
-)
+@pytest.mark.parametrize(("told", "named"), stored_rows("answers-of-another-form.json"))
 def test_an_answer_of_another_form_names_the_field(told, named):
     plan, fetched, asked = answered(told)
     assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
