@@ -46,9 +46,9 @@ class UnwrittenError(BadInputError):
 
 
 class _Stream(io.TextIOWrapper):
-    """Standard error; text is discarded once its reader has left."""
+    """Standard error; text is discarded once its reader has left, or its terminal was closed."""
 
-    ends_with_reader = False
+    ends_with_reader, gone = False, frozenset({errno.EPIPE, errno.EIO})
 
     def write(self, text: str) -> int:
         try:
@@ -64,13 +64,15 @@ class _Stream(io.TextIOWrapper):
             self._failed(error)
 
     def _failed(self, error: OSError) -> None:
-        if self.ends_with_reader or not isinstance(error, BrokenPipeError):
+        if self.ends_with_reader or error.errno not in self.gone:
             raise error
         dropped(self)
 
 
 class _Answer(_Stream):
     """Standard output; a failed write raises UnwrittenError with the reason."""
+
+    gone = frozenset({errno.EPIPE})
 
     def _failed(self, error: OSError) -> None:
         try:

@@ -44,10 +44,8 @@ def runners(modules):
     ]
     found: set[str] = set()
     while True:
-        told = ((item.name, line) for item in functions for line in item.body)
-        more = {
-            name for name, line in told if not isinstance(line, (ast.If, ast.For, ast.While)) and _runs(line, found)
-        }
+        told = ((item.name, one) for item in functions for one in item.body)
+        more = {name for name, one in told if not isinstance(one, ast.If | ast.For | ast.While) and _runs(one, found)}
         if more <= found:
             return found - CHANGES
         found |= more

@@ -1,6 +1,7 @@
 """One table of what goes wrong around a command, and one rule for all: words and a code of its own, never a traceback."""
 
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpusetup.cli import streams
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.facts.fleet import failure_of
@@ -36,17 +38,18 @@ def shell(line, folder):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("fault", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(("unbuffered", "fault"), [("", ">/dev/full"), ("", ">&-"), ("1", ">/dev/full")])
 @pytest.mark.parametrize("command", ANSWERS)
-def test_an_answer_that_cannot_be_written_is_a_failure(command, fault, tmp_path):
-    code, _out, err = shell(f"PYTHONUNBUFFERED= {GPUSETUP} {command} {fault}", tmp_path)
+def test_an_answer_that_cannot_be_written_is_a_failure(command, unbuffered, fault, tmp_path):
+    code, _out, err = shell(f"PYTHONUNBUFFERED={unbuffered} {GPUSETUP} {command} {fault}", tmp_path)
     assert (code, UNWRITTEN in err) == (3, True), err
 
 
-@pytest.mark.parametrize("command", ANSWERS[:5])
-def test_it_is_one_without_buffers_too(command, tmp_path):
-    code, _out, err = shell(f"PYTHONUNBUFFERED=1 {GPUSETUP} {command} >/dev/full", tmp_path)
-    assert (code, UNWRITTEN in err) == (3, True), err
+def test_a_terminal_that_was_closed_ends_no_command():
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    with streams._Stream(os.fdopen(theirs, "wb", 0), write_through=True) as said:
+        print("stopping", file=said, flush=True)
 
 
 @pytest.mark.parametrize("command", ANSWERS)

@@ -236,8 +236,7 @@ class TestSpace:
         assert "GS-472" not in refusals(look("apt", ("driver", "1"), driver_version="1"))
 
     @pytest.mark.parametrize("lacks", [{"f_flag": os.ST_RDONLY}, {"f_bavail": 0}, {"f_ffree": 0}])
-    def test_a_disk_that_nobody_can_write_is_refused_before_anything_is_fetched(self, look, monkeypatch, lacks):
-        """Else apt takes a /tmp without room for a signature that does not match."""
+    def test_a_disk_that_cannot_be_written_is_refused_before_it_seems_a_bad_signature(self, look, monkeypatch, lacks):
         disk = {"f_frsize": 1, "f_bavail": 1 << 40, "f_files": 9, "f_ffree": 9, "f_flag": 0, **lacks}
         monkeypatch.setattr(space.os, "statvfs", lambda _path: Mock(**disk))
         monkeypatch.setattr(preview.fetched, "new_folder", Mock(side_effect=AssertionError))

@@ -25,10 +25,8 @@ def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
     """Return the environment for child processes: neutral language, the configured proxy and certificate authority."""
     network = network or {}
     found = dict(os.environ, **_NEUTRAL)
-    found.setdefault("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
-        if folder not in found["PATH"].split(":"):
-            found["PATH"] += ":" + folder
+    there = found.get("PATH", "").split(":")
+    found["PATH"] = ":".join(dict.fromkeys([*filter(None, there), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]))
     if network.get("proxy"):
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             found[name] = network["proxy"]

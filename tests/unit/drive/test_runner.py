@@ -121,8 +121,7 @@ def test_the_first_interrupt_lets_the_process_clean_up():
 )
 def test_an_interrupted_process_that_will_not_stop_is_killed(again, grace):
     done = end_of(Process(python(DEAF), env=ENV, deadline=999, on_line=press, on_interrupt=again, grace=grace))
-    assert done.interrupted
-    assert done.code == -signal.SIGKILL
+    assert (done.interrupted, done.code) == (True, -signal.SIGKILL)
 
 
 def test_run_passes_an_interrupt_on():
