@@ -204,6 +204,8 @@ def parse_requirement(text: str) -> Requirement:
         hint, tag = f"write it as in pip: {component}==1.2.*, '{component}>=1.2'", _CUDA_TAG.search(variant + specifier)
         if tag and component in ("torch", *BUILT_FOR):
             hint = f"a build for one CUDA follows a plus sign: {component}+{tag[0].lower()}"
+        if component == "python" and specifier.endswith("t"):
+            hint = f"the matrix does not have free-threaded builds: python{specifier[:-1]}"
         what = f"invalid version specifier {specifier!r} of {component}"
         raise BadInputError("GS-111", what, path=f"REQ {text!r}", hint=hint) from None
     return Requirement(component=component, specifier=canonical, variant=variant)

@@ -59,7 +59,8 @@ def _requested(context: Context, member: Unary) -> str:
     for release, _, suffix in (bound.partition("+") for bound in bounds):
         if suffix and (builds := _builds_of(context, wish.component, release)):
             where = ": https://download.pytorch.org/whl/cpu has it" if suffix == "cpu" else ""
-            return f"{wish} is a build without code for GPUs{where}; torch {release} has the builds {', '.join(builds)}"
+            text = f"{wish} is a build without code for NVIDIA GPUs{where}"
+            return f"{text}; torch {release} has the builds {', '.join(builds)}"
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
     for bound in bounds if wish.component == "driver" else ():
         if bound in windows:
@@ -223,7 +224,9 @@ def _floor_of(context: Context, minors: list[str]) -> str:
     if floor is None or rules.major(minor) < rules.FIRST_WITH_MINOR_COMPATIBILITY:
         return f"{own} or newer"
     of = next((gpu.label for gpu in context.space.gpus if gpu.forward_compatible is False), "")
-    more = f"; --forward is for data-centre GPUs, not for {of}" if of and context.space.request.forward else ""
+    bases = [f"R{base}" for base in sorted(rules.compat_bases(matrix, minor))]
+    more = f"--forward is for data-centre GPUs, not for {of}" if of else f"--forward needs {' or '.join(bases)}"
+    more = f"; {more}" if context.space.request.forward and (of or bases) else ""
     return f"driver {floor} or newer (minor-version compatibility of CUDA {rules.major(minor)}{more})"
 
 

@@ -57,6 +57,8 @@ def test_minor_version_compatibility_warns_of_ptx(ask):
 def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask, refused):
     wish = {"gpu": ["h100"], "driver": "570.211.01"}
     assert any(text.startswith("add --forward") for text in refused("cuda==13.4.*", **wish)["suggestions"])
+    told = refused("cuda==12.8.*", driver="470.256.02", gpu=["a100"], forward=True)["conflict"][-1]["text"]
+    assert "--forward needs R535)" in told
     stack = ask("cuda==13.4.*", forward=True, **wish).stack
     assert (stack.cuda.relation, stack.cuda.compat) == ("forward", "cuda-compat-13-4")
 
