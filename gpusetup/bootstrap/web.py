@@ -67,8 +67,8 @@ def cause(error: BaseException) -> str:
     names = {kind.__name__ for one in chain for kind in type(one).__mro__}
     last, coded = getattr(chain[-1], "verify_message", ""), getattr(chain[-1], "reason", "")
     last = last or str(coded).lower().replace("_", " ") or reason(chain[-1])  # TLS: WRONG_VERSION_NUMBER
-    known = (text for words, text in _CAUSES.items() if names.intersection(words.split("|")))
-    return next(known, " ".join(last.split())[:300] or type(error).__name__).format(last)
+    known = next((text for words, text in _CAUSES.items() if names.intersection(words.split("|"))), "{}")
+    return known.format(" ".join(last.split())[:300] or type(error).__name__)
 
 
 _DEPTH = 9

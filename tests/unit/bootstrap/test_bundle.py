@@ -14,7 +14,7 @@ import pytest
 from gpusetup.bootstrap import bundle, effects, wheels
 from gpusetup.bootstrap.effects import fetch_lock
 from gpusetup.bootstrap.userdata import Config, read_config
-from gpusetup.bootstrap.web import Unfetched, authorities, fetch
+from gpusetup.bootstrap.web import Unfetched, authorities, cause, fetch
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError
 from tests.flaky import CONTENT, serving
@@ -114,6 +114,7 @@ def test_why_a_request_failed_is_told_in_words_and_without_its_secrets(site, mon
     assert said in str(caught.value)
     assert "***@127.0.0.1:" in str(caught.value)
     assert not re.search(r"hidden|Pool|Errno|\(", str(caught.value))
+    assert cause(OSError("no {such} file")) == "no {such} file"
 
 
 def test_patience_ends(site, tmp_path):
