@@ -87,6 +87,7 @@ def test_a_driver_of_windows_is_judged_by_its_branch_as_that_of_wsl(number, said
     code, out, err = run(["resolve", "torch", "--driver", number])
     assert (code, f"{number} is a number of Windows" in err, said in err) == (0, True, True)
     assert "apply" not in out
+    assert "Windows" not in run(["resolve", "cuda", "--driver", "435.21"])[2]
 
 
 @pytest.mark.parametrize(

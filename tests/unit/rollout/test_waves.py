@@ -197,8 +197,7 @@ def test_an_answer_of_another_form_or_none_fails_its_host_alone(data):
     ("reference", "changed", "state"), [("GS-452", 0, "refused"), ("GS-452", 2, "failed"), ("GS-456", 0, "failed")]
 )
 def test_a_host_that_refuses_before_its_first_change_has_not_failed(reference, changed, state):
-    why = Failure("Is the host as wanted already", "", document={"reference": reference, "message": "taken"})
-    host = HostProgress("a", changed=changed, failure=why)
+    host = HostProgress("a", changed=changed, failure=Failure("Begin", "taken", document={"reference": reference}))
     found = outcome_of(HostPlan(state="change"), host, 1.0)
     assert (found.state, stopped({"a": found}, 0)) == (state, state == "failed")
     removed = remove._outcome(HostRemoval(state="planned"), None, host, 1.0, interrupted=False)
