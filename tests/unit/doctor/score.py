@@ -24,6 +24,11 @@ class Score(NamedTuple):
     missed: tuple[tuple[str, str, str], ...]
 
 
+def entries(name: str) -> list[dict[str, Any]]:
+    """Return the labelled messages of a set."""
+    return json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]  # type: ignore[no-any-return]
+
+
 def named(text: str) -> str | None:
     """Return the first cause that is no mere notice."""
     return next((found.cause for found in diagnose_text(text) if found.kind != "notice"), None)
@@ -33,8 +38,8 @@ def score(name: str) -> Score:
     """Ask the doctor about every message of a set."""
     right = wrong = 0
     missed = []
-    entries = json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]
-    for entry in entries:
+    messages = entries(name)
+    for entry in messages:
         labels = {entry["cause"], *entry.get("also", ())}
         said = named(entry["text"])
         if said in labels or (said is None and any(found.cause in labels for found in diagnose_text(entry["text"]))):
@@ -42,7 +47,7 @@ def score(name: str) -> Score:
             continue
         wrong += said is not None
         missed.append((str(entry["cause"]), str(said), entry["text"]))
-    return Score(len(entries), right, wrong, tuple(missed))
+    return Score(len(messages), right, wrong, tuple(missed))
 
 
 if __name__ == "__main__":

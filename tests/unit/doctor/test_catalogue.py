@@ -13,14 +13,15 @@ from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, statuses,
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.matrix.load import matrix
 from gpusetup.recovery.table import known as xid
-from tests.unit.doctor.score import WORDINGS
+from tests.unit.doctor.score import FIXTURES, WORDINGS, entries
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
 CAUSES = list(catalogue().causes.values())
 SAMPLES = json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]
-DEVELOPED = json.loads((FIXTURES / "development.json").read_text(encoding="utf-8"))["entries"]
-HELD_OUT = json.loads((FIXTURES / "heldout.json").read_text(encoding="utf-8"))["entries"]
+DEVELOPED, HELD_OUT = entries("development"), entries("heldout")
+
+PACKAGES = set((FIXTURES / "packages.txt").read_text(encoding="utf-8").split())
+"""Packages that fixes may install by hand, of the distributions, of NVIDIA's and of Docker's repository."""
 
 # Causes with patterns and without a message from a public thread yet: this list may only get shorter.
 WITHOUT_SAMPLE = set((FIXTURES / "without_sample.txt").read_text(encoding="utf-8").split())
@@ -42,6 +43,22 @@ def test_a_cause_is_whole(cause):
     assert set(cause.hides) <= set(catalogue().causes) - {cause.id}
     alone = [find for pattern in cause.patterns if not pattern.regex for find in pattern.find]
     assert all(len(find) >= 9 for find in alone), "a pattern without an expression is telling"
+
+
+@every_cause
+def test_the_commands_of_a_fix_are_whole(cause):
+    scripts = ["\n".join(fix.commands) for fix in cause.fixes]
+    for script in scripts:
+        assert "tee /etc/modprobe.d" not in script or re.search("update-initramfs|dracut", script), "read at boot"
+        assert "helm upgrade" not in script or "--set" not in script or "--reuse-values" in script, (
+            "other settings stay"
+        )
+    everything = "\n".join(scripts)
+    assert "grubby" not in everything or "update-grub" in everything, "Debian and Ubuntu have no grubby"
+    assert not re.search(r"autoinstall[^\n]*--force", everything), "DKMS leaves out what it has installed"
+    assert not re.search(r"purge [^$\n]*'nvidia-\*'", everything), "the container toolkit has such a name"
+    lines = re.findall(r"(?:apt-get|dnf|zypper) install(?: --\S+)* ([^|&\n]+)", everything)
+    assert {word for line in lines for word in line.split() if re.fullmatch(r"[a-z][a-z0-9.+-]+", word)} <= PACKAGES
 
 
 def test_hiding_has_no_circle():

@@ -12,11 +12,7 @@ from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.scan import foreign
 from gpusetup.model.diagnosis import OutsideFile
-from tests.unit.doctor.score import FIXTURES, WORDINGS
-
-
-def entries(name):
-    return json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]
+from tests.unit.doctor.score import WORDINGS, entries
 
 
 @pytest.mark.parametrize(("text", "kind"), WORDINGS["of another trouble"])

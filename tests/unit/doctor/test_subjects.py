@@ -8,17 +8,12 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.scan import NEAR, another_module
 from gpusetup.model.diagnosis import CompanionFile
-from tests.unit.doctor.score import FIXTURES, WORDINGS, score
+from tests.unit.doctor.score import FIXTURES, WORDINGS, entries, score
+from tests.unit.doctor.score import named as first
 
 COMPANIONS = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
-OPEN = json.loads((FIXTURES / "subjects_open.json").read_text(encoding="utf-8"))
-
-
-def first(text):
-    return next((found.cause for found in diagnose_text(text) if found.kind != "notice"), None)
 
 
 @pytest.mark.parametrize(("name", "missed", "wrong"), WORDINGS["missed of a set"])
@@ -88,7 +83,7 @@ def test_the_firmware_file_and_its_package_are_named(capsys):
     [
         "hello", "hello\nworld, all good", "NCCL INFO Connected all trees\nNCCL INFO Init COMPLETE", "Xid 79",
         "CUDA error: out of memory", "Permission denied (publickey).", "some error that nobody knows", "GS-324", "CVE-2025-23266",
-        *(entry["text"] for entry in OPEN["entries"][::9]),
+        *(entry["text"] for entry in entries("subjects_open")[::9]),
     ],
 )  # fmt: skip
 def test_a_text_says_the_same_as_an_argument_and_as_a_file(text, tmp_path, capsys):
