@@ -26,7 +26,8 @@ class Score(NamedTuple):
 
 def entries(name: str) -> list[dict[str, Any]]:
     """Return the labelled messages of a set."""
-    return json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]  # type: ignore[no-any-return]
+    found: list[dict[str, Any]] = json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]
+    return found
 
 
 def named(text: str) -> str | None:

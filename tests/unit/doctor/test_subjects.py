@@ -10,8 +10,7 @@ from gpusetup.cli.main import main
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.scan import NEAR, another_module
 from gpusetup.model.diagnosis import CompanionFile
-from tests.unit.doctor.score import FIXTURES, WORDINGS, entries, score
-from tests.unit.doctor.score import named as first
+from tests.unit.doctor.score import FIXTURES, WORDINGS, entries, named, score
 
 COMPANIONS = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
 
@@ -35,12 +34,12 @@ def test_the_halves_are_split_by_the_seeded_hash(name):
 @pytest.mark.parametrize("companion", COMPANIONS, ids=lambda one: one.package)
 def test_every_companion_is_known_in_every_wording(companion):
     for module in companion.modules:
-        assert first(f"ModuleNotFoundError: No module named '{module}'") == "torch-abi-mismatch"
-        assert first(f"ImportError: No module named {module}") == "torch-abi-mismatch"
-        assert first(f"ModuleNotFoundError: No module named '{module}_other'") is None
+        assert named(f"ModuleNotFoundError: No module named '{module}'") == "torch-abi-mismatch"
+        assert named(f"ImportError: No module named {module}") == "torch-abi-mismatch"
+        assert named(f"ModuleNotFoundError: No module named '{module}_other'") is None
     for name in {companion.package, companion.package.replace("-", "_")}:
-        assert first(f"  ERROR: Failed building wheel for {name}") == "nvcc-failed"
-        assert first(f"ERROR: Failed building wheel for {name}x") is None
+        assert named(f"  ERROR: Failed building wheel for {name}") == "nvcc-failed"
+        assert named(f"ERROR: Failed building wheel for {name}x") is None
 
 
 @pytest.mark.parametrize(
@@ -48,19 +47,19 @@ def test_every_companion_is_known_in_every_wording(companion):
 )
 def test_a_rule_holds_for_its_whole_class(cause, wordings, words):
     lines = [wording.format(word) for wording in wordings for word in words]
-    assert [(line, first(line)) for line in lines] == [(line, cause) for line in lines]
+    assert [(line, named(line)) for line in lines] == [(line, cause) for line in lines]
 
 
 @pytest.mark.parametrize("line", WORDINGS["of no rule"])
 def test_a_rule_leaves_what_is_not_its_own(line):
-    assert first(line) is None
+    assert named(line) is None
 
 
 @pytest.mark.parametrize("module", ["zfs", "v4l2loopback", "rtl8852bu", "wireguard"])
 def test_another_modules_build_is_not_nvidias(module):
     build = f"Error! Bad return status for module build on kernel: 6.8.0 (x86_64)\nsee /var/lib/dkms/{module}/1.2/build/make.log"
-    assert first(build) is None
-    assert first(build.replace(module, "nvidia")) == "dkms-build-failed"
+    assert named(build) is None
+    assert named(build.replace(module, "nvidia")) == "dkms-build-failed"
     assert all(another_module(cause, build) for cause in NEAR)
     assert not another_module("gpu-lost", build)
 
@@ -68,7 +67,7 @@ def test_another_modules_build_is_not_nvidias(module):
 @pytest.mark.parametrize(("symbol", "cause"), WORDINGS["of a symbol"])
 @pytest.mark.parametrize("wording", ["undefined symbol: {}", "undefined symbol {}"])
 def test_a_symbol_tells_its_library(symbol, cause, wording):
-    assert first(f"ImportError: /opt/env/x.so: {wording.format(symbol)}") == cause
+    assert named(f"ImportError: /opt/env/x.so: {wording.format(symbol)}") == cause
 
 
 def test_the_firmware_file_and_its_package_are_named(capsys):
