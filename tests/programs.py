@@ -31,6 +31,8 @@ HOSTS = {
     "rpmbuild": "rpm", "depmod": "kmod",
 }  # fmt: skip
 """What makes the lab's hosts and their package repositories."""
+FOREIGN = {"qemu-aarch64-static": "qemu-user-static", "arch-test": "arch-test"}
+"""What runs hosts of another architecture."""
 VIRTUAL = {**QEMU, "sfdisk": "fdisk", "mkfs.ext4": "e2fsprogs"}
 """What virtual machines need beside that."""
 
@@ -68,7 +70,7 @@ STAGES: dict[str, dict[str, str]] = {
 }
 STAGES |= {
     "drive": STAGES["unit"], "tools": STAGES["unit"], "fuzz": STAGES["unit"], "sanity": STAGES["package"],
-    "lab-long": STAGES["lab"], "lab-slow": STAGES["lab"], "faults": STAGES["lab"], "vm-faults": STAGES["vm"],
+    "lab-long": STAGES["lab"], "lab-slow": STAGES["lab"], "lab-arm": STAGES["lab"], "faults": STAGES["lab"], "vm-faults": STAGES["vm"],
 }  # fmt: skip
 STAGES |= {"molecule": STAGES["lab"]}
 

@@ -189,6 +189,7 @@ def _on_hosts(stage: str, workers: str, *words: str) -> Outcome:
 ON_HOSTS = {  # stages that run tests on throw-away hosts
     "lab": (str(max(2, min(4, os.cpu_count() or 1))), "-m", "lab and not slow and not long", "tests/lab"),
     "lab-long": ("2", "-m", "lab and long", "tests/lab"),  # minutes each, and they rarely break
+    "lab-arm": ("1", "-m", "lab and emulated", "tests/lab"),  # an hour: qemu runs the hosts' programs
 }
 
 

@@ -20,6 +20,7 @@ SYSTEMS = {
     "debian13": "Debian 13",
     "ubuntu2204-like": "Ubuntu 22.04",
     "ubuntu2404-like": "Ubuntu 24.04",
+    "ubuntu2404-arm64-like": "Ubuntu 24.04 on arm64",
     "rocky9-like": "EL 9",
     "rhel9-like": "RHEL 9",
     "rocky9-dnf5-like": "Fedora",

@@ -54,6 +54,10 @@ H200 = Gpu(
 )  # fmt: skip
 
 
+GH200 = Gpu(
+    name="NVIDIA GH200 480GB", device="0x2342", subsystem="0x16eb",
+    memory_mib=97871, capability="9.0", architecture="Hopper", power_w=900,
+)  # fmt: skip
 A100 = Gpu(
     name="NVIDIA A100-SXM4-80GB", device="0x20b2", subsystem="0x1463",
     memory_mib=81920, capability="8.0", architecture="Ampere", power_w=400, mig="10 20 20 40 40 80",
@@ -79,6 +83,7 @@ class Machine:
     product: str = "Standard PC (Q35 + ICH9, 2009)"
     guest: bool = True
     secure_boot: bool = False
+    arm: bool = False
 
 
 MACHINES = {
@@ -96,6 +101,9 @@ MACHINES = {
         Machine(
             name="h200-x8-nvswitch", gpus=(H200,) * 8, nvswitches=4, guest=False,
             vendor="Dell Inc.", product="PowerEdge XE9680",
+        ),
+        Machine(
+            name="gh200", gpus=(GH200,), arm=True, guest=False, vendor="Quanta Cloud Technology Inc.", product="S74G-2U",
         ),
     )
 }  # fmt: skip
@@ -118,10 +126,10 @@ def write(machine: Machine, root: Path) -> None:
     for index in range(machine.nvswitches):
         _device(root, f"0000:80:{index:02x}.0", BRIDGE_OTHER, "0x10de", "0x22a3", "0x10de", "0x1796", link=True)
     flags = "fpu vme sse sse2 ht syscall nx lm" + (" hypervisor" if machine.guest else "")
-    _write(
-        root, "proc/cpuinfo",
-        f"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: {flags}\n\n",
-    )  # fmt: skip
+    processor = f"vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: {flags}"
+    if machine.arm:
+        processor = "Features\t: fp asimd aes sve2\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f"
+    _write(root, "proc/cpuinfo", f"processor\t: 0\n{processor}\n\n")
     _write(root, "proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/vda1 ro quiet\n")
     _write(
         root, "proc/modules", "virtio_net 73728 0 - Live 0x0000000000000000\next4 983040 1 - Live 0x0000000000000000\n"

@@ -67,6 +67,7 @@ FLAVOURS = {
         *(Flavour(name=name, root=name) for name in ("debian12-cloud", "debian13", "debian13-bare")),
         _ubuntu("22.04", "jammy"),
         _ubuntu("24.04", "noble"),
+        replace(_ubuntu("24.04", "noble"), name="ubuntu2404-arm64-like", root="debian12-arm64"),
         _rocky("rocky9-like", "el"),
         _rocky("rocky9-dnf5-like", "el-dnf5"),
         _red_hat("rhel9-like"),

@@ -3,10 +3,13 @@
 import os
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from tests.lab.places import LabError
 from tests.lab.process import run
-from tests.programs import DEBIAN_KEYRING, HOSTS, install, lacking
+from tests.programs import DEBIAN_KEYRING, FOREIGN, HOSTS, install, lacking
+
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
 
 
 def why_not() -> str | None:
@@ -39,3 +42,13 @@ def prepare(more: Mapping[str, str] | None = None) -> None:
     install(missing(more))
     if missing(more):
         raise LabError(f"apt-get succeeded but {', '.join(missing(more))} are still absent")
+
+
+def emulate(architecture: str) -> None:
+    """Have the kernel run programs of another architecture with qemu."""
+    prepare(FOREIGN)
+    if not (BINFMT / "register").exists():
+        run(["mount", "-t", "binfmt_misc", "binfmt_misc", BINFMT])
+    name = {"arm64": "qemu-aarch64"}[architecture]
+    if not (BINFMT / name).exists():
+        (BINFMT / "register").write_bytes(Path(f"/usr/lib/binfmt.d/{name}.conf").read_bytes())

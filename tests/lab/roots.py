@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import mirror
+from tests.lab.machine import emulate
 from tests.lab.places import CACHE, SOURCE, LabError, locked
 from tests.lab.process import run
 
@@ -34,6 +35,7 @@ class Root:
     packages: tuple[str, ...]
     hook: str = ""  # one more script after customize.sh, for hosts with rpm
     older: tuple[str, ...] = ()  # a suite, then source packages that come from it whatever the other one has
+    architecture: str = "amd64"  # qemu runs the programs of another one
 
     @property
     def digest(self) -> str:
@@ -57,6 +59,8 @@ class Root:
     def ready(self) -> Path:
         """The unpacked root, built or unpacked first when needed."""
         with locked(f"root-{self.name}"):
+            if self.architecture != "amd64":
+                emulate(self.architecture)
             if not self._fresh():
                 print(f"lab: making the root file system {self.name}, a minute or two", file=sys.stderr, flush=True)
                 try:
@@ -79,6 +83,7 @@ class Root:
         sources = [line for suite in (self.suite, *self.older[:1]) for line in mirror.sources(suite)]
         argv = [
             "mmdebstrap", "--variant=minbase", "--components=main,non-free-firmware",
+            f"--architectures={self.architecture}",
             f"--include={','.join(self.packages)}",
             f"--customize-hook={HOOKS / 'customize.sh'}",
             *([f'--customize-hook=sh {SOURCE / self.hook} "$1"'] if self.hook else []),
@@ -88,7 +93,7 @@ class Root:
         # The initramfs is made by the hook, after the pruning of modules.
         env = {**os.environ, "INITRD": "No", "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
         try:
-            run(argv, timeout=1800, env=env, text="\n".join(sources) + "\n" if sources else None)
+            run(argv, timeout=3600, env=env, text="\n".join(sources) + "\n" if sources else None)
             part.rename(self.tar)
         except LabError as error:
             reason = f"the root file system {self.name} could not be made from the Debian mirror:\n{error}"
@@ -126,8 +131,9 @@ class Root:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _root(name: str, suite: str, *packages: str) -> Root:
-    return Root(name=name, suite=suite, packages=(*COMMON, *packages))
+def _root(name: str, suite: str, *packages: str, architecture: str = "amd64") -> Root:
+    own = (package.replace("amd64", architecture) for package in (*COMMON, *packages))
+    return Root(name=name, suite=suite, packages=tuple(own), architecture=architecture)
 
 
 def _rpm_root(name: str, suite: str, *packages: str, wears: str, older: tuple[str, ...] = ()) -> Root:
@@ -142,6 +148,7 @@ ROOTS = {
     for root in (
         _root("debian12-bare", "bookworm", "initramfs-tools"),
         _root("debian12", "bookworm", "initramfs-tools", *BUILD_TOOLS),
+        _root("debian12-arm64", "bookworm", "initramfs-tools", *BUILD_TOOLS, architecture="arm64"),
         _root("debian12-cloud", "bookworm", "initramfs-tools", *BUILD_TOOLS, "cloud-init"),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),

@@ -5,12 +5,11 @@ import re
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from bench import peers
 from bench.peers_steps import BETWEEN, Step, steps
-from bench.peers_told import Contender, Record, Run, page, picture, recorded, table
+from bench.peers_told import Contender, Record, Run, page, recorded, table
 from bench.processor import Meter, Used
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -38,17 +37,6 @@ def test_a_lost_reboot_is_told_by_what_the_host_did_afterwards():
     assert deepops.endswith("| stays lost; the run fails each time |")
     assert deepops.count("FAILED (2)") == 4
     assert "was not there" in absent
-
-
-def test_the_picture_has_a_bar_for_each_run_as_long_as_it_took():
-    bars = [
-        float(bar.get("width"))
-        for bar in ET.fromstring(picture(record(a=GOOD, b=LOST, c=()))).iter("{http://www.w3.org/2000/svg}rect")
-        if bar.get("class") == "ours"
-    ]
-    assert len(bars) == 8
-    assert bars[0] == max(bars)
-    assert abs(bars[1] / bars[0] - 4 / 50) < 0.01
 
 
 def test_the_page_has_the_last_words_of_what_failed():

@@ -262,7 +262,8 @@ def _unfetched(status: Optional[Status], taken: Optional[float] = None) -> bool:
 def _born(pid: Optional[int]) -> Optional[str]:
     """Return a process's start time in ticks, which makes its PID unique; None if it is gone."""
     try:
-        fields = (files.read_text(f"/proc/{pid}/stat") or "").rsplit(")", 1)[1].split()
+        # Not /proc/PID/stat: under qemu, as in images for another architecture, its numbers of oneself are made up.
+        fields = (files.read_text(f"/proc/{pid}/task/{pid}/stat") or "").rsplit(")", 1)[1].split()
         return None if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return None

@@ -140,7 +140,7 @@ def _build(folder: Path) -> None:
             wrong_fingerprint=keys.fingerprint(wrong=True), armored=keys.armored(),
         )  # fmt: skip
         # Where NVIDIA has its keys: in each directory, named by the last eight digits.
-        for place in (new / CUDA_REPOS).glob("*/x86_64"):
+        for place in (new / CUDA_REPOS).glob("*/*"):
             (place / f"{keys.fingerprint()[-8:].lower()}.pub").write_text(keys.armored())
         (new / "libnvidia-container" / "gpgkey").write_text(keys.armored())
         (new / "lab-key.asc").write_text(keys.armored())
@@ -163,6 +163,10 @@ def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
         deb.index_flat(folder, keys, "NVIDIA")
         for name in same:
             (top / CUDA_REPOS / name).symlink_to(first)
+    server, arm = top / CUDA_REPOS / "ubuntu2404" / "sbsa", {"amd64": "arm64", "all": "all"}
+    some = (package for package in catalog.ubuntu() if package.driver[:3] in ("", "580"))
+    deb.build((replace(package, arch=arm[package.arch]) for package in some), server, scratch, NVIDIA_DEB)
+    deb.index_flat(server, keys, "NVIDIA", "arm64")
     folder = top / "libnvidia-container" / "stable" / "deb" / "amd64"
     deb.build(catalog.container_toolkit_deb(), folder, scratch, NVIDIA_DEB)
     deb.index_flat(folder, keys, "https://nvidia.github.io/libnvidia-container")

@@ -132,7 +132,7 @@ def _dkms(package: Package, content: Content) -> None:
         )  # fmt: skip
         content.before_removal = f"dkms remove -m {name} -v {package.driver} -q --all --rpm_safe_upgrade || :\n"
     else:
-        content.after_install = f"/usr/lib/dkms/common.postinst {name} {package.driver} '' amd64 \"$2\"\n"
+        content.after_install = f"/usr/lib/dkms/common.postinst {name} {package.driver} '' {package.arch} \"$2\"\n"
         content.before_removal = f"dkms remove -m {name} -v {package.driver} --all || true\n"
 
 

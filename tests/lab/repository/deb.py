@@ -10,7 +10,7 @@ from tests.lab.repository.catalog import Package
 from tests.lab.repository.contents import content_of
 from tests.lab.repository.keys import Keys
 
-LIBDIR = "usr/lib/x86_64-linux-gnu"
+LIBDIR = {"amd64": "usr/lib/x86_64-linux-gnu", "arm64": "usr/lib/aarch64-linux-gnu", "all": "usr/lib"}
 
 
 def build(packages: Iterable[Package], folder: Path, scratch: Path, publisher: str) -> None:
@@ -21,7 +21,7 @@ def build(packages: Iterable[Package], folder: Path, scratch: Path, publisher: s
 
 
 def _build_one(package: Package, folder: Path, scratch: Path, publisher: str) -> None:
-    content = content_of(package, LIBDIR)
+    content = content_of(package, LIBDIR[package.arch])
     tree = scratch / f"{package.name}_{package.version}"
     for path, (mode, data) in content.files.items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -51,10 +51,10 @@ def _build_one(package: Package, folder: Path, scratch: Path, publisher: str) ->
     shutil.rmtree(tree)
 
 
-def index_flat(folder: Path, keys: Keys, origin: str) -> None:
+def index_flat(folder: Path, keys: Keys, origin: str, architecture: str = "amd64") -> None:
     """Packages and a signed Release in the folder itself, as NVIDIA's repositories have them."""
     _compress(folder / "Packages", run(["apt-ftparchive", "packages", "."], cwd=folder).stdout)
-    _release(folder, keys, {"Origin": origin, "Label": origin, "Architectures": "amd64"})
+    _release(folder, keys, {"Origin": origin, "Label": origin, "Architectures": architecture})
 
 
 def index_suite(top: Path, suite: str, component: str, keys: Keys, origin: str) -> None:
