@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Finding, NextStep
 
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
-_LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
+_LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".xml")
 _LARGE = 4
 """The size in MB from which the search takes seconds, and gpusetup says what it reads."""
 
@@ -176,6 +176,9 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         found = tuple(without_apply(finding, guest) for finding in found)
     if not found and log.reference:
         return _reference(arguments, log.reference)
+    if not found and log.end.rstrip().endswith("</nvidia_smi_log>"):
+        hint = "give its text: nvidia-smi -q | gpusetup doctor -"
+        raise BadInputError("GS-602", "the doctor does not read the XML of nvidia-smi", path=arguments.text, hint=hint)
     if log.empty:
         name = "standard input" if arguments.text == "-" else arguments.text
         raise BadInputError(

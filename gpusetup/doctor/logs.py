@@ -86,8 +86,8 @@ class Log:
 
     _SHORT = 300
     """One line of at most this many bytes is a message rather than a log."""
-    _WHOLE = 64 * 1024
-    """How much of a log to keep."""
+    _WHOLE = 128 * 1024
+    """How much of a log to keep: `nvidia-smi -q` of eight GPUs, and more."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.quiet = True

@@ -1,8 +1,4 @@
-"""What a benchmark found: bounds of figures and of ratios, the table, and that the command records it."""
-
-import json
-import sys
-import types
+"""What a benchmark found: bounds of figures and of ratios, and the table."""
 
 import pytest
 
@@ -36,18 +32,6 @@ def test_the_table_leaves_out_what_no_row_has():
     assert first == "| what | measured | python | ratio | bound |"
     assert fast == "| asking | 90 ms | 10 ms | 9.00 | at most 10 times: kept |"
     assert slow.endswith("at most 10 times: **missed** |")
-
-
-def test_the_command_records_what_was_found(monkeypatch, tmp_path, capsys):
-    monkeypatch.setitem(sys.modules, "bench.mine", types.SimpleNamespace(main=lambda: Found(plain="p", rows=(SLOW,))))
-    monkeypatch.setattr(bench, "found", lambda: {"mine": "What it is."})
-    monkeypatch.setattr(bench, "RESULTS", tmp_path)
-    assert bench.run(["mine"]) == 1
-    assert list(tmp_path.iterdir()) == []
-    assert bench.run(["--record", "mine"]) == 1
-    assert "| telling | 120 ms |" in capsys.readouterr().out
-    kept = json.loads((tmp_path / "mine.json").read_text())
-    assert (kept["about"], kept["found"]["rows"][0]["value"]) == ("What it is.", 120.0)
 
 
 def test_what_is_recorded_says_of_itself_what_its_benchmark_says():

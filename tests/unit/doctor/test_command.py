@@ -64,11 +64,17 @@ def test_a_log_is_known_by_its_lines_or_its_name(name, raw, tmp_path, capsys):
     assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
 
 
-def test_a_log_taken_for_an_inventory_is_told_how_it_is_read(tmp_path, capsys):
-    path = tmp_path / "the output"
-    path.write_text("RuntimeError: CUDA error: out of memory\n")
-    assert main(["doctor", str(path)]) == 3
-    assert f"hint: if it is a log: gpusetup doctor --text '{path}'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("the output", "CUDA error: out of memory\n", "if it is a log: gpusetup doctor --text '{}'"),
+        ("smi.xml", "<nvidia_smi_log>\n</nvidia_smi_log>\n", "give its text: nvidia-smi -q | gpusetup doctor -"),
+    ],
+)
+def test_a_file_in_another_form_is_told_how_it_is_read(name, text, hint, tmp_path, doctor):
+    path = tmp_path / name
+    path.write_text(text)
+    assert f"hint: {hint.format(path)}" in doctor(3, str(path))
 
 
 def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
@@ -78,6 +84,14 @@ def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
     assert main(["doctor", "--format", "json", "--text", str(path)]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert {found["cause"]: found["line"] for found in findings} == {"gpu-fallen-off-bus": 61, "xid-31": 1}
+
+
+@pytest.mark.parametrize(("old", "new", "found"), WORDINGS["of nvidia-smi -q: a line, what it becomes, what is found"])
+def test_what_nvidia_smi_says_of_a_gpu_is_judged(old, new, found, doctor):
+    """As a real H200 printed it, with one line changed."""
+    said = (HOSTS.parent / "fixtures/doctor/nvidia-smi-q.txt").read_text()
+    assert old in said
+    assert found in " ".join(doctor(0, "-", given=said.replace(old, new, 1)).split())
 
 
 @pytest.mark.parametrize("cut", [30, 60])
