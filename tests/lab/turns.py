@@ -1,6 +1,6 @@
 """The slow tests of the lab in turns: all of them take hours, so CI runs one turn for a commit and the next turn for the next one.
 
-durations.json has the seconds of each file, and those of functions where a file is longer than a turn. They only make the turns
+durations.json has the seconds of each file, measured or estimated, and those of functions where a file is longer than a turn. They only make the turns
 even: pytest finds the tests, and what durations.json lacks counts as UNKNOWN.
 """
 
