@@ -11,6 +11,7 @@ from typing import Any
 
 _NVCC = "nvcc of torch's CUDA major, gcc, ninja and --no-build-isolation"
 _HOURS = f"{_NVCC}; each compiler job takes gigabytes of memory: limit them with MAX_JOBS"
+_UNLISTED = "its page lists no torch for it: at least that of the release before it"
 _STUB = (
     "the index has a stub: its build step downloads NVIDIA's own wheel from https://pypi.nvidia.com, "
     "which must be reachable"
@@ -137,14 +138,13 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "table": "torch_addons.fbgemm_gpu",
         "inside": "libraries",
         "needs": ["torch"],
-        # 1.3 and those from 1.6 on are not in the table: at least the torch of the release before them
         "torch": [
             ("1.1", "1.1.99", "==2.6.*"),
             ("1.2", "1.2.99", "==2.7.*"),
-            ("1.3", "1.3.99", ">=2.7"),
+            ("1.3", "1.3.99", ">=2.7", _UNLISTED),
             ("1.4", "1.4.99", "==2.9.*"),
             ("1.5", "1.5.99", "==2.10.*"),
-            ("1.6", "1.99", ">=2.10"),
+            ("1.6", "1.99", ">=2.10", _UNLISTED),
         ],
         "documented": {
             "title": "FBGEMM releases: the torch that each corresponds to; none is sure to work with an older one",

@@ -93,10 +93,11 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
             found["cc_min"] = capability
             found |= {"driver_min": about["driver_min"]} if "driver_min" in about else {}
             found["sources"] = ["index", "documented"] if "documented" in about else ["index"]
-    for low, high, torch in about.get("torch", ()):  # what a document says and the wheel does not
+    for low, high, torch, *why in about.get("torch", ()):  # what a document says and the wheel does not
         if Version(low) <= version <= Version(high):
             requires.setdefault("torch", torch)
             found["sources"] = ["index", "documented"]
+            found |= {"confidence": "inferred", "note": why[0]} if why else {}
     build = row.get("build") or {}
     if build.get("arch_list"):
         found["code"] = _code(build["arch_list"])
