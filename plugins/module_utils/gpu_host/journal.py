@@ -156,7 +156,7 @@ class Journal:
         with files.locked(os.path.join(self.folder, "lock")):
             if files.digest(files.read_bytes(self.path) or b"") != self._seen:
                 raise HostFailure(
-                    "GS-452", "something else is changing this host: its record has just changed",
+                    "GS-432", "something else is changing this host: its record has just changed",
                     self.path, hint="wait until it ends, then run the same command again",
                 )  # fmt: skip
             if not self._swept:
