@@ -148,9 +148,8 @@ def _outcome(
     told = host.data.get("gpu_state", {})
     common: dict[str, Any] = {"changed": host.changed, "seconds": round(seconds, 1)}
     if host.failure is not None:
-        untouched = host.failure.nothing_done and not host.changed
-        state = "unreachable" if host.failure.unreachable else "refused" if untouched else "failed"
-        return replace(before, state=state, failed_at=host.failure.task, failure=host.failure.trouble, **common)
+        common |= {"state": host.failure.state(host.changed), "failed_at": host.failure.task}
+        return replace(before, failure=host.failure.trouble, **common)
     if "left_over" not in told:
         state = "interrupted" if interrupted else "failed"
         return replace(before, state=state, failed_at=host.task or "between two steps", **common)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
@@ -65,10 +65,11 @@ class Failure:
             found = convert(self.document or {}, Trouble)
         return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
 
-    @property
-    def nothing_done(self) -> bool:
-        """Whether the step refused before it changed anything."""
-        return self.trouble.reference in _NOTHING_DONE
+    def state(self, changed: int = 0) -> Literal["unreachable", "refused", "failed"]:
+        """Return the state of the host, on which `changed` steps before this one changed something."""
+        if self.unreachable:
+            return "unreachable"
+        return "refused" if not changed and self.trouble.reference in _NOTHING_DONE else "failed"
 
     def way_out(self, inventory: str) -> str:
         """Return what to do about it."""

@@ -97,9 +97,7 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float, *, stopped: b
     )  # fmt: skip
     failure = host.failure
     if failure is not None:
-        untouched = failure.nothing_done and not host.changed
-        state: State = "unreachable" if failure.unreachable else "refused" if untouched else "failed"
-        return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
+        return replace(found, state=failure.state(host.changed), failed_at=failure.task, failure=failure.trouble)
     answer = host.data.get("gpu_state", {}).get("gpu_result")
     if answer is None:  # Ctrl-C, or a setting of Ansible that ends the play of all hosts, as any_errors_fatal does
         found = replace(found, state="interrupted" if stopped else "failed", failed_at=host.task or "between two steps")

@@ -191,7 +191,7 @@ def _failed(told: Recovered, failure: Failure) -> Recovered:
     words = [str(part) for part in (trouble.message, trouble.note) if part is not UNSET and part]
     return replace(
         told,
-        state="unreachable" if failure.unreachable else "refused" if failure.nothing_done else "failed",
+        state=failure.state(),
         reference="" if trouble.reference is UNSET else trouble.reference,
         message="; ".join(words),
         hint="" if trouble.hint is UNSET else trouble.hint,
