@@ -12,7 +12,7 @@ from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions, typed
 from gpusetup.resolve.packages import COMPANIONS
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.space import OTHERS, Space
+from gpusetup.resolve.space import FRAMEWORKS, OTHERS, Space
 
 _MOST = 4
 
@@ -120,8 +120,23 @@ def _remainders(space: Space, builds: bool) -> Iterator[str]:
                 kept = more
             elif (name, value) not in looser:
                 left_out = _with(left_out, name, value)
-        if any(item in kept.requirements for _, item in (*wishes, *instead)):
+        others = list(_another_framework(space)) if left_out.gpus and not left_out.requirements else []
+        yield from others
+        if not others and any(item in kept.requirements for _, item in (*wishes, *instead)):
             yield f"without {typed(left_out)}: gpusetup resolve {typed(kept)}"
+
+
+def _another_framework(space: Space) -> Iterator[str]:
+    """Yield the frameworks that run on the machine as it is, where the one asked for runs on none of its GPUs."""
+    asked = space.request.requirements
+    for wish in asked:
+        if wish.component not in FRAMEWORKS:
+            continue
+        rest = tuple(item for item in asked if item is not wish)
+        for name in FRAMEWORKS:
+            other = msgspec.structs.replace(space.request, requirements=(*rest, Requirement(component=name)))
+            if name not in (item.component for item in asked) and _fits(space, other):
+                yield f"{name} runs on it: gpusetup resolve {typed(other)}"
 
 
 def _with(request: Request, name: str, value: Any) -> Request:

@@ -113,7 +113,7 @@ def test_a_name_is_no_number_of_gpus(shipped):
 
 def test_a_hint_names_the_machine_type_that_was_typed():
     _, out, err = run(["resolve", "torch", "--on", "g5g.xlarge"])
-    assert (out, "--gpu" in err, "without --on g5g.xlarge: gpusetup resolve torch" in err) == ("", False, True)
+    assert (out, "--gpu" in err, "jax runs on it: gpusetup resolve jax --on g5g.xlarge" in err) == ("", False, True)
 
 
 @pytest.mark.parametrize("command", ["resolve", "matrix", "why", "why-not", "lock"])
