@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tests import changes, programs
 from tests.collection import NOT_HERE, SHOPS, asked, collection_built, quick, whole
 from tests.lab import turns
+from tests.lab.places import LabError
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
@@ -334,12 +335,20 @@ def _prepared(names: list[str]) -> None:
             )
 
 
+def _outcome(name: str) -> Outcome:
+    try:
+        return STAGES[name]()
+    except LabError as error:
+        print(f"\n{error}")
+        return Outcome(name, "failed", 0, failed=1, note="could not begin")
+
+
 def _all_of(names: list[str]) -> list[Outcome]:
     """Run stages one after the other, the lab beside the others: it waits most of the time. What it printed comes at the end."""
     beside_them = [name for name in names if name.startswith("lab")]
     others = [name for name in names if name not in beside_them]
     if not beside_them or not others:
-        return [STAGES[name]() for name in names]
+        return [_outcome(name) for name in names]
     with tempfile.TemporaryDirectory() as folder:
         told, printed = Path(folder) / "outcome", Path(folder) / "printed"
         environment = {**os.environ, "GPUSETUP_OUTCOME": str(told)}
@@ -348,7 +357,7 @@ def _all_of(names: list[str]) -> list[Outcome]:
             beside = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
         try:
             os.nice(5)  # the lab's hosts have deadlines
-            outcomes = [STAGES[name]() for name in others]
+            outcomes = [_outcome(name) for name in others]
             beside.wait()
         finally:
             beside.terminate()

@@ -43,6 +43,15 @@ def test_each_slow_test_is_in_one_turn_and_commits_take_turns():
     assert turns.chosen(slow, chosen[0][0]) == chosen[0], "the number of a turn chooses it again"
 
 
+def test_slow_tests_that_cannot_be_collected_are_a_failed_stage_with_the_reason(tmp_path, monkeypatch, capsys):
+    (tmp_path / "tests/lab").mkdir(parents=True)
+    (tmp_path / "tests/lab/test_broken.py").write_text("import absent\n")
+    monkeypatch.setattr(turns, "CHECKOUT", tmp_path)
+    (ended,) = stages._all_of(["lab-slow"])
+    assert (ended.state, ended.failed) == ("failed", 1)
+    assert "No module named 'absent'" in capsys.readouterr().out
+
+
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A branch with one commit after main's, and a file that is not committed."""

@@ -46,27 +46,6 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as s:
 """
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("flavour", "switch_on", "candidate"),
-    [
-        ("debian12-bare", "sed -i 's/main/main contrib non-free/' /etc/apt/sources.list", "535."),
-        ("debian13-bare", "sed -i 's/main/main contrib non-free/' /etc/apt/sources.list.d/debian.sources", "550."),
-    ],
-)
-def test_a_host_with_the_mirror_gets_real_packages(flavour, switch_on, candidate, lab_hosts):
-    (host,) = lab_hosts(flavour=flavour, network="mirror")
-    host.ssh("sh", "-c", switch_on)
-    updated = host.ssh("apt-get", "update", check=False, timeout=300)
-    if updated.returncode and run(["apt-get", "update"], check=False, timeout=300).returncode:
-        pytest.skip("this machine's own Debian mirror does not answer")
-    assert updated.returncode == 0, updated.stderr
-    assert f"Candidate: {candidate}" in host.ssh("apt-cache", "policy", "nvidia-kernel-dkms").stdout
-    kernel = host.ssh("sh", "-c", "ls /lib/modules").stdout.strip()
-    headers = host.ssh("apt-cache", "policy", f"linux-headers-{kernel}").stdout
-    assert "Candidate: (none)" not in headers, "the root is older than what the mirror still has headers for"
-
-
 def test_down_leaves_nothing(lab_machine):
     host = Host.create(
         HostSpec(name=f"leaves-{time.monotonic_ns() % 100000}", machine="t4", disks={"/": 700, "/boot": 64})

@@ -159,21 +159,6 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(lab, alone):
     assert told.stdout.strip(), told.stderr
     lab.unchanged(inventory)
 
-    there, first = host.path("/srv/site"), host.path("/srv/first")
-    there.rename(first)
-    other = {**wishes, **made, "gpusetup_driver": f"=={OLDER}"}
-    bundle_by(["--inventory", str(lab.inventory([host], other))], lab.folder / "site", lab.repositories, lab.folder)
-    carry(host, lab.folder / "site")
-    apply(lab.folder, lab.inventory([host], other), "--no-way-back").well()
-    shutil.rmtree(there)
-    first.rename(there)  # whoever swaps a bundle for an older one, signed as ever
-    inventory = lab.inventory([host], {**wishes, **made})
-    refusal = lab.refused(inventory, "--upgrade", "--no-way-back")
-    assert refusal["reference"] == "GS-427", refusal
-    assert "this host has used those of 20" in refusal["message"]
-    assert OLDER in host.ssh("nvidia-smi").stdout
-    apply(lab.folder, inventory, "--upgrade", "--no-way-back", "--older-source").well()
-
 
 def archive(path, repositories, flavour):
     """Write where the distribution's own packages are, as its hosts have it."""
