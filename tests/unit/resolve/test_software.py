@@ -1,13 +1,16 @@
-"""What software asks: relations to the driver, CUDA majors, Python and glibc, libraries inside wheels, named releases."""
+"""What software asks: relations to the driver, Python and glibc, named releases; stable by default, with reasons that explain."""
 
 import contextlib
 from typing import Any
 
+import msgspec
 import pytest
 from packaging.version import Version
 
 from gpusetup.errors import NoStackError
+from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import DriverCandidate, Request
+from gpusetup.resolve.api import resolve
 from gpusetup.resolve.lookup import lookup
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.resolve.tables import table_rows
@@ -282,3 +285,132 @@ def test_a_long_conflict_without_a_package_is_told_whole(refused):
 @pytest.mark.parametrize(("version", "warned"), [("2.14.1", True), ("2.15.0", True), ("2.15.1", False)])
 def test_a_tensorrt_that_pip_cannot_install_everywhere_is_warned_of(ask, version, warned):
     assert any("installs tensorrt" in text for text in ask(f"tensorflow=={version}").warnings) == warned
+
+
+def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask):
+    earlier = Matrix()
+    released = tuple(item for item in earlier.driver.versions if item.branch < 620)
+    earlier.driver = msgspec.structs.replace(earlier.driver, versions=released)
+    found = resolve(Request(requirements=parse_requirements(["torch"]), gpus=("h100",)), earlier)
+    assert (found.stack.driver.branch, found.stack.torch.relation) == ("580", "native")
+    told = [item.text for item in found.reasons]
+    assert "cu130 is native to R580; the build on PyPI, cu132, is not" in told
+    assert "not R595: its support ends 2027-03; request it with driver==595.*" in told
+    assert ask("torch", "driver==595.*", gpu=["h100"]).stack.driver.branch == "595"
+
+
+@pytest.mark.parametrize("wish", ["cuda", "cuda>=13", "cuda==13.*", "driver>=580", "cudnn", "cupy"])
+def test_no_new_feature_branch_unasked(ask, wish):
+    assert ask(wish).stack.driver.branch == "620"
+
+
+def test_a_cuda_asked_for_by_its_version_brings_its_driver(ask):
+    stack = ask("cuda==13.5.*").stack
+    assert (stack.driver.branch, stack.cuda.relation) == ("620", "native")
+    assert ask("torch==2.15.0+cu132", "driver<620").stack.driver.branch == "595"
+
+
+@pytest.mark.parametrize("kept", [{"driver": "580.126.09"}, {"installed_driver": "580.126.09"}])
+def test_a_driver_that_stays_gets_the_native_build_of_the_same_release(ask, kept):
+    torch = ask("torch", gpu=["h100"], **kept).stack.torch
+    assert (torch.version, torch.variant, torch.relation) == ("2.15.0", "cu130", "native")
+    pinned = ask("torch", "driver==580.*", gpu=["h100"]).stack.torch
+    assert (pinned.variant, pinned.relation) == ("cu130", "native")
+
+
+def test_latest_means_latest(ask):
+    assert ask("driver==latest").stack.driver.branch == "620"
+    assert ask("cuda==latest").stack.cuda.version == "13.5.0"
+    kept = ask("driver==latest", "cuda==latest", installed_driver="580.126.09").stack
+    assert (kept.driver.branch, kept.cuda.version) == ("620", "13.5.0")
+
+
+@pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121", "b200", "b300"])
+def test_tensorflow_is_refused_where_it_is_known_to_fail(refused, gpu):
+    (item,) = refused("tensorflow", gpu=[gpu])["conflict"]
+    assert item["rule"] == "tensorflow-fails-on-gpu"
+    assert "container works" in item["text"]
+
+
+def test_jax_keeps_to_the_gpus_that_it_supports(ask, refused):
+    _, item = refused("jax==0.12.*", gpu=["quadro k2200"])["conflict"]
+    assert item["rule"] == "jax-gpu-floor"
+    assert "compute capability 5.2 or newer" in item["text"]
+    assert ask("jax", gpu=["quadro k2200"]).stack.jax.extra == "cuda11_pip"
+    assert ask("jax", gpu=["gtx 970"]).stack.jax.extra == "cuda12"
+
+
+@pytest.mark.parametrize(("wishes", "machine", "reason"), stored_rows("a-reason-judges-the-candidate-that-it-na.json"))
+def test_a_reason_judges_the_candidate_that_it_names(ask, wishes, machine, reason):
+    assert reason in [item.text for item in ask(*wishes, **machine).reasons]
+
+
+def test_the_nearest_change_comes_first(refused):
+    assert refused("torch==2.6.*", gpu=["rtx 5090"])["suggestions"][0] == "torch==2.7.1+cu128 would fit"
+    ways = refused(gpu=["v100"], os="ubuntu26.04")["suggestions"]
+    assert any("wheels" in text for text in ways)
+    assert "use ubuntu24.04 instead of ubuntu26.04" in ways
+
+
+def test_the_build_on_pypi_is_not_doubted(ask):
+    assert not [text for text in ask("torch==1.13.1", gpu=["a100"]).warnings if "check the index" in text]
+
+
+def test_a_repository_that_lacks_a_supported_branch_is_blamed_itself(ask):
+    debian = (DriverCandidate(version="535.309.01", modules=("proprietary",)),)
+    (text,) = [text for text in ask("cuda", gpu=["v100"], driver_candidates=debian).warnings if "end of life" in text]
+    assert "this host's repositories have no supported branch that fits; NVIDIA's has R580" in text
+    assert "gpusetup_source=nvidia" in text
+
+
+def provenance(resolution: Any) -> list[str]:
+    return [reason.text for reason in resolution.reasons if reason.rule == "provenance"]
+
+
+def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask):
+    resolution = ask("cudnn==9.6.*", "cuda==12.6.*", gpu=["h100"])
+    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in provenance(resolution))
+    assert not any("cuDNN" in text for text in resolution.warnings)
+
+
+def test_the_oldest_gpus_that_a_cudnn_may_have_dropped_are_warned_of(ask):
+    assert any("its support of T4 is not confirmed" in text for text in ask("cudnn", gpu=["t4"]).warnings)
+    assert not any("not confirmed" in text for text in ask("cudnn", gpu=["h100"]).warnings)
+
+
+def test_rows_of_one_new_platform_are_never_leaned_on(shipped, ask):
+    special = {row.version for row in shipped.cudnn.support if not row.general}
+    assert special
+    newest = provenance(ask("cudnn"))
+    assert newest
+    assert not any(f"judged by the row of {version}" in text for version in special for text in newest)
+
+
+def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask, shipped):
+    build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
+    resolution = ask(f"torch=={build.version}+{build.variant}")
+    assert any("secondary sources only" in text for text in provenance(resolution))
+    assert not any("secondary" in text for text in resolution.warnings)
+    newest = next(item.text for item in resolution.reasons if item.component == "torch" and item.rule == "newest")
+    assert "vendor-confirmed" not in newest
+
+
+@pytest.mark.parametrize("words", ["torch==2.15.* k80", "tensorflow==2.21.* k80", "jax k80", "tensorrt==10.9.* v100"])
+def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, shipped, words):
+    text, gpu = words.split()
+    name = text.partition("=")[0]
+    file = shipped.package(name) if name == "tensorrt" else getattr(shipped, name)
+    cited = refused(text, gpu=[gpu], allow_builds=True)["conflict"][-1]["source"]
+    assert cited in {source.url for source in file.sources.values()}
+
+
+def test_a_clash_of_frameworks_is_cited_from_one_of_them(ask, refused):
+    told = refused("tensorflow==2.15.*", "jax>=0.7", gpu=["rtx 4090"], driver="595.45.04")["conflict"][-1]
+    assert (told["rule"], told["source"]) == ("framework-pins-agree", "https://pypi.org/project/tensorflow/")
+    reasons = ask("tensorflow==2.17.*", "jax[cuda12]<0.5", gpu=["rtx 3090"], driver="530.30.02").reasons
+    assert [item.source for item in reasons if item.rule == told["rule"]] == ["https://pypi.org/project/jax/"]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
+def test_a_plain_question_about_torch_meets_no_warning(ask, gpu):
+    assert ask("torch", gpu=[gpu]).warnings == ()
