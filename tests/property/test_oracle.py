@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.preferences import best
-from gpusetup.resolve.search import Pair, Unary, bits, minimal_conflict
 from tests.property.laws import ALL, MATRIX
 from tests.property.oracle import Oracle
 from tests.property.worlds import questions
@@ -41,43 +40,6 @@ def test_same_answer_as_looking_at_every_assignment(question):
     assert stack(found) in [stack(assignment) for assignment in expected]
     # What no preference tells apart must look alike to people: the answer does not depend on the order of the data.
     assert len({tuple(one.version for one in assignment.values()) for assignment in expected}) == 1
-
-
-def holds_together(space, members):
-    """Tell by looking at every assignment whether some constraints can hold together."""
-    names = list(dict.fromkeys(name for member in members for name in member.scope))
-    found: list[dict[str, int]] = [{}]
-    for name in names:
-        allowed = (1 << len(space.values[name])) - 1
-        for member in members:
-            if isinstance(member, Unary) and member.scope == (name,):
-                allowed &= member.allowed
-        found = [{**one, name: index} for one in found for index in bits(allowed)]
-        found = [one for one in found if all(related(member, one) for member in members if isinstance(member, Pair))]
-    return bool(found)
-
-
-def related(member, one):
-    first, second = (one.get(name) for name in member.scope)
-    if first is None or second is None:
-        return True
-    return any(
-        group >> first & 1 and partners >> second & 1
-        for (_, group), partners in zip(member.groups[0], member.masks[0], strict=True)
-    )
-
-
-@given(questions())
-def test_conflicts_are_conflicts_and_minimal(question):
-    matrix, request = question
-    space = build(matrix, request)
-    if space.problem().satisfiable():
-        return
-    members = minimal_conflict(space.problem())
-    event(f"{len(members)} members")
-    assert not holds_together(space, members)
-    for left_out in members:
-        assert holds_together(space, [member for member in members if member is not left_out])
 
 
 SAMPLE = 150
