@@ -93,11 +93,6 @@ def test_a_root_with_broken_observations(tmp_path):
         captured(tmp_path)
 
 
-def test_a_document_survives_the_file(written):
-    facts = Facts(hosts={"a": EIGHT, "b": NONE})
-    assert read_facts(written(facts)) == facts
-
-
 def test_an_almost_empty_root_is_still_told(tmp_path):
     (tmp_path / "proc").mkdir()
     empty = captured(tmp_path)

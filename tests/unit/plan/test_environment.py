@@ -45,10 +45,6 @@ def planned(planner, facts, **about):
     return tuple(plan.variables.gpu_python_requirements or ()), todo
 
 
-def test_a_new_environment_has_the_limits():
-    assert planned(planner, bare) == (LIMITED, ["torch==2.14.1 in /opt/gpusetup"])
-
-
 @pytest.mark.parametrize(
     ("lines", "nvjitlink", "upgrade", "becomes", "todo"),
     [

@@ -20,7 +20,7 @@ from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.repository import catalog
 from tests.refusals import refused
 from tests.unit.doctor.test_machines import HEALTHY
-from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, host, planner, preview, resolved
+from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, host, planner, preview
 
 NOBLE = UBUNTU_KERNELS["noble"]
 RHEL = "5.14.0-570.12.1.el9_6.x86_64"
@@ -246,10 +246,3 @@ def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(machine):
     assert [text for text in answer.warnings if said in text] == [
         f"Tesla V100 PCIe 32GB {said}: the open ones that are installed must be removed"
     ]
-
-
-@pytest.mark.parametrize("flavour", ["proprietary", None])
-def test_the_right_flavour_stays(flavour):
-    answer = resolved("driver", gpus=("v100",), installed_driver="580.126.09", installed_module=flavour)
-    assert answer.stack.driver.installed
-    assert not any("have to go" in text for text in answer.warnings)

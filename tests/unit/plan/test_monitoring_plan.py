@@ -162,17 +162,6 @@ def test_another_exporter_takes_the_place_of_the_first():
     assert (NODE in again.removals, todo(again)) == (False, [])
 
 
-def test_the_record_repeats_what_was_chosen():
-    """A rollback goes to what was there, whatever the inventory asks for today."""
-    first = plan(H200)
-    after = recorded(host(H200), first)
-    back = planner.recorded(after, Settings(), first.lock).plan
-    assert (back.variables.gpu_monitoring_exporter, names(back)) == ("dcgm", names(first))
-    undone = planner.recorded(after, Settings(monitoring="dcgm"), plan(H200, "none").lock).plan
-    assert undone.variables.gpu_monitoring_exporter == "none"
-    assert set(names(first)) <= set(undone.removals)
-
-
 def test_every_gpu_of_every_kind_has_a_cuda_of_dcgm():
     assert min(row.min_branch for row in matrix().monitoring.cuda) == 0
     numbers = [tuple(map(int, row.exporter.split("."))) for row in matrix().monitoring.pairs]

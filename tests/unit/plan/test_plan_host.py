@@ -64,13 +64,6 @@ def test_nothing_to_do_without_a_gpu():
     assert "no NVIDIA GPU" in plan.now
 
 
-def test_a_working_driver_is_kept_and_nothing_is_asked():
-    draft = planner.first(host("ubuntu24.04-h200-keep"), DRIVER)
-    assert (draft.stage, draft.plan.state, draft.plan.stack.driver.installed) == ("final", "unchanged", True)
-    assert "H200" in draft.plan.now
-    assert draft.plan.variables.gpu_driver_packages is UNSET
-
-
 def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked():
     cloud = {"machine_type": "g4dn.metal", "events": (CloudEvent(what="reboot"),)}
     facts = changed(T4, virtualisation=cloud, simulated=False)
@@ -206,13 +199,6 @@ def test_names_follow_the_branch(branch, dkms, fabric, pinned):
     assert plan.variables.gpu_fabric_packages[0].name == fabric
     found = [index for index, name in enumerate(names(plan)) if name.startswith("nvidia-driver-pinning-")]
     assert found == ([0] if pinned else [])
-
-
-def test_volta_gets_proprietary_modules_and_no_branch_after_580():
-    plan = planned(planner, host("debian12-v100-proprietary", driver=None), DRIVER, nvidia_debian)
-    assert plan.stack.driver.module == "proprietary"
-    assert nv(plan.stack.driver.version).major <= 580
-    assert names(plan)[0] == "nvidia-kernel-dkms"
 
 
 def only(answer, *without):

@@ -216,10 +216,6 @@ def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(manages, ve
     assert chosen(TORCH, upgrade=True, manages=manages).stack.driver.version == version
 
 
-def test_a_record_of_another_form_is_no_obstacle():
-    assert request_for(applied({"torch": {"strange": 1}}), Settings()).recorded == ()
-
-
 @pytest.mark.parametrize("dev", [False, True])
 def test_libraries_are_held_beside_a_driver_that_was_there_and_headers_come_when_asked_for(dev):
     plan = planner.second(keep, asked("cuda", "cudnn", "nccl", dev=dev), nvidia_ubuntu).plan

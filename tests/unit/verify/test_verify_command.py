@@ -10,7 +10,7 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.drive.signatures import sign
 from tests.records import stack_document
-from tests.unit.verify.verify_documents import FIXTURES, broken, captured, drop_gpu
+from tests.unit.verify.verify_documents import FIXTURES, captured
 
 ONE, FOUR, EIGHT = (str(FIXTURES / f"observations/h200-{name}.json") for name in ("x1-quick", "x4-full", "x8-quick"))
 NOTHING_BROUGHT = {"packages": None, "manage_driver": True, "requirements": [], "adopted": [], "services": []}
@@ -36,14 +36,6 @@ def test_a_good_machine_is_exit_0(capsys):
     assert main(["verify", "--from", FOUR]) == 0
     out = capsys.readouterr()
     assert ("4 x NVIDIA H200" in out.out, out.err) == (True, "")
-
-
-def test_a_failed_check_is_exit_8_and_json_all_the_same(kept, capsys):
-    document = captured("h200-x8-quick")
-    drop_gpu(document, 1)
-    assert main(["verify", "--from", kept(document), "--format", "json"]) == 8
-    answer = told(capsys)
-    assert (answer["ok"], bool(answer["hosts"]["localhost"][0]["id"])) == (False, True)
 
 
 def _without_gpus(**facts):
@@ -111,13 +103,6 @@ def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, kept, capsys
 )
 def test_a_file_without_observations_is_refused(kept, text, says):
     assert "[GS-50" in says(3, "verify", "--from", kept(text))
-
-
-def test_a_mangled_document_fails_checks_and_never_the_program(kept, capsys):
-    document = broken("h200-x1-full", {"sections/memory": {"0": {"copy": "fast"}}, "facts/gpus": "none"})
-    document["quick"]["smi"]["stdout"] = document["quick"]["smi"]["stdout"][:5000]
-    assert main(["verify", "--from", kept(document), "--format", "json"]) in (0, 8)
-    assert told(capsys)
 
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")

@@ -126,12 +126,6 @@ def test_what_children_see_of_our_environment(probe, monkeypatch):
     assert [seen.get(name) for name in names] == [None, None, "0", "PCI_BUS_ID"]
 
 
-def test_workers_answer_at_the_same_time(team):
-    answers = team(3).start()
-    assert [answers[key]["smoke"]["did"] for key in "012"] == ["smoke"] * 3
-    assert len({answers[key]["hello"]["pid"] for key in "012"}) == 3
-
-
 def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
     monkeypatch.setenv("STAND_IN", "hang:smoke")
     workers = team(1, deadlines={"smoke": 1})
