@@ -7,13 +7,13 @@ from gpusetup.components.driver import modules
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
-from gpusetup.model.plan import Offer, Preview
+from gpusetup.model.plan import Offer
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import described_host
 from tests.lab.repository import catalog
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import answer, asked, debian12_archive, host, nvidia_debian, planner
+from tests.unit.plan.conftest import answer, asked, debian12_archive, host, planner
 
 
 def _context(system, release, *, arch="x86_64", installed=(), offers=None):
@@ -86,15 +86,6 @@ def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(o
 def test_a_kernel_that_no_source_names_is_said_not_guessed(system, release):
     context = _context(system, release)
     assert (_headers(context), release in modules.unknown_kernel_note(context)[0]) == ([], True)
-
-
-def test_nvidias_debian_repository_asks_for_the_metapackage_too():
-    facts = host("debian12-t4-open", driver=None, packages={"installed": {}}, kernel={"installed": ()})
-    line = ".".join(facts.kernel.next.split(".")[:2])
-    offered = {**nvidia_debian.candidates, "linux-headers-amd64": (Offer(version=f"{line}.170-1"),)}
-    plan = planner.second(facts, Settings(), Preview(candidates=offered)).plan
-    names = [package.name for package in plan.variables.gpu_packages_prerequisites]
-    assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
 
 
 def test_headers_that_are_there_do_not_spare_the_metapackage():

@@ -1,11 +1,10 @@
 """Desktops in plans: what may be written, the packages, what changes."""
 
-import pytest
 from msgspec import UNSET
 
 from gpusetup.components.base import Context, Offers, Wanted
 from gpusetup.components.desktops import DESKTOPS
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import SCHEMA, HostRecord, RecordedService
 from gpusetup.model.facts import Service
@@ -14,50 +13,21 @@ from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.actions import role_variables
 from gpusetup.plan.lifecycle import differences
-from gpusetup.plan.settings import read_level
 from gpusetup.plan.wanted import without_leftovers
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.records import lock_of
 from tests.refusals import refused
-from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 WISH = DesktopsWish(users=("alice", "bob"))
 
 
 RTX = "ubuntu24.04-rtx4090-open"
-SHARED = {"listen": "0.0.0.0", "certificate": "/etc/a.crt", "key": "/etc/a.key", "group": "vglusers"}
 DISTRIBUTION = [
     "novnc", "websockify", "mesa-utils", "xauth", "tigervnc-standalone-server", "tigervnc-tools", "openbox", "xterm",
 ]  # fmt: skip
 UNIT = "gpusetup-desktop-of-alice.service"
-
-
-def wish(value):
-    return read_level({"gpusetup_desktops": value}, "host gpu1", prefix="gpusetup_")["desktops"]
-
-
-@pytest.mark.parametrize(
-    ("value", "read"),
-    [
-        (["alice", "bob"], WISH),
-        ("alice, bob", WISH),
-        ('{"users": ["alice"], "size": "2560x1440", "port": 7000}', DesktopsWish(users=("alice",), size="2560x1440", port=7000)),
-        ({"users": ["j.doe"], "session": "startxfce4", "backend": "x"}, DesktopsWish(users=("j.doe",), session="startxfce4", backend="x")),
-        ({"users": ["a"], **SHARED}, DesktopsWish(users=("a",), **SHARED)),
-        (False, None),
-        ("none", None),
-    ],
-)  # fmt: skip
-def test_desktops_are_read(value, read):
-    assert wish(value) == read
-
-
-@pytest.mark.parametrize(("value", "hint"), stored_rows("refused-desktops.json"))
-def test_what_cannot_be_a_desktop_is_refused(value, hint):
-    with refused(BadInputError, "GS-386", hint=hint):
-        wish(value)
 
 
 def planned(*offered, **more):

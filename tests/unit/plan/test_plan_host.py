@@ -5,7 +5,7 @@ from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.model.applied import HostRecord, RecordedService
-from gpusetup.model.facts import Python, Service, Source
+from gpusetup.model.facts import Python, Service
 from gpusetup.model.facts_machine import CloudEvent, Disk
 from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
@@ -83,16 +83,6 @@ def test_debians_candidates_decide_the_flavour():
     assert names(plan)[0] == "nvidia-kernel-dkms"
     assert "nvidia-open-kernel-dkms" in plan.variables.gpu_packages_remove
     assert any("535.261.03" in text for text in plan.warnings), plan.warnings
-
-
-def test_what_an_earlier_apply_added_to_the_sources_stays_there():
-    uri, folder = "http://deb.debian.org/debian", "/etc/apt/sources.list"
-    own = Source(file=folder, uri=uri, suites=("bookworm",), components=("main",))
-    added = changed(own, file=f"{folder}.d/gpusetup-bookworm.sources", components=("contrib", "non-free"))
-    for sources in ((own,), (own, added)):
-        plan = planned(planner, changed(T4, packages={"sources": sources}), DISTRO, debian12_archive)
-        (source,) = plan.variables.gpu_repo_sources
-        assert (source.name, source.components) == ("gpusetup-bookworm", ("contrib", "non-free", "non-free-firmware"))
 
 
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
@@ -279,14 +269,6 @@ def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(
         found = [found.message for found in plan.refusals if found.reference == "GS-357"]
         assert bool(found) is bool(keys and too_old), plan.refusals
         assert all(f"DKMS {too_old} " in message for message in found)
-
-
-def test_a_record_of_the_same_wish_is_kept_without_asking():
-    plan = planned(planner, T4, DISTRO, debian12_archive)
-    recorded = changed(T4, state=HostRecord(lock=plan.lock))
-    again = planner.first(recorded, DISTRO)
-    assert (again.stage, again.plan.stack, kinds(again.plan)) == ("transaction", plan.stack, kinds(plan))
-    assert planner.first(recorded, changed(DISTRO, persistence=False)).stage == "offers"
 
 
 def test_the_previews_refusals_are_the_hosts():

@@ -6,7 +6,7 @@ from msgspec import UNSET
 from gpusetup.components.base import Offers, Wanted
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.mig import MIG
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedMig
 from gpusetup.model.facts_machine import Slices
@@ -72,12 +72,6 @@ def recorded(facts, *, found=None, wanted=None):
 def test_layouts_are_read(value, read):
     found = [(one.gpu, one.enabled, [(item.profile, item.count, item.compute) for item in one.instances]) for one in wishes(value)]  # fmt: skip
     assert found == read
-
-
-@pytest.mark.parametrize(("value", "hint"), stored_rows("mig-refused.json"))
-def test_what_is_no_layout_is_refused_with_an_example(value, hint):
-    with refused(BadInputError, "GS-370", hint=hint):
-        wishes(value)
 
 
 def test_every_gpu_gets_its_own_and_counts_come_from_the_table():

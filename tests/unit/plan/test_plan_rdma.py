@@ -8,13 +8,12 @@ from gpusetup.components.base import Offers
 from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import gpudirect
 from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.facts_machine import Rdma, Storage
 from gpusetup.model.settings import GpuDirect, Settings
 from gpusetup.model.stack import Stack
-from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
@@ -25,28 +24,6 @@ NEW, OLD = "6.8.0-60-generic", "5.15.0-100-generic"
 INBOX = [(name, "44.0-2") for name in matrix().rdma.packages[0].packages]
 OPEN, CLOSED = Driver("580.95.05", "open"), Driver("580.95.05", "proprietary")
 TABLE = matrix().rdma
-
-
-def read(name, value):
-    return read_level({f"gpusetup_{name}": value}, "host gpu1", prefix="gpusetup_")[name]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "becomes"),
-    [("rdma", "inbox", "inbox"), ("gds", True, "auto"), ("gds", False, "none"), ("gds", "p2pdma", "p2pdma"),
-     ("gpudirect", "nvidia-peermem", "nvidia-peermem"), ("gdrcopy", "yes", True), ("ipoib", False, False)],
-)  # fmt: skip
-def test_wishes_are_read(name, value, becomes):
-    assert read(name, value) == becomes
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rdma", "ofed"), ("rdma", True), ("gds", "compat"), ("gpudirect", "peermem"), ("gdrcopy", "maybe"), ("ipoib", 3)],
-)
-def test_what_is_no_such_wish_is_refused(name, value):
-    with refused(BadInputError, "GS-313"):
-        read(name, value)
 
 
 def machine(host, kernel="6.8.0-60-generic", **changes):

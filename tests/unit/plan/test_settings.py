@@ -8,6 +8,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Apply, HostRecord
 from gpusetup.model.plan import Plan
+from gpusetup.model.settings import DesktopsWish
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.settings import KNOWN, PREFIX, read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
@@ -96,13 +97,55 @@ def test_other_settings_are_typed_and_what_roles_and_verification_read_passes():
     assert wishes(level(simulated_root="/x", become=True, verify_level="full", proxy="http://u:p@h")).requirements == ()
 
 
+ALICE = DesktopsWish(users=("alice",))
+SHARED = {"listen": "0.0.0.0", "certificate": "/etc/a.crt", "key": "/etc/a.key", "group": "vglusers"}
+
+
 @pytest.mark.parametrize(
-    ("value", "read"),
-    [("localhost:9400", "127.0.0.1:9400"), (":9400", "0.0.0.0:9400"), ("[::1]:9400", "[::1]:9400"),
-     ("[0:0:0:0:0:0:0:1]:9400", "[::1]:9400"), ("10.1.2.3:9100", "10.1.2.3:9100"), ("[::]:9400", "[::]:9400")],
-)  # fmt: skip
-def test_where_an_exporter_listens_is_written_one_way(value, read):
-    assert wishes(level(monitoring_listen=value)).monitoring_listen == read
+    ("name", "value", "read"),
+    [
+        ("monitoring_listen", "localhost:9400", "127.0.0.1:9400"),
+        ("monitoring_listen", ":9400", "0.0.0.0:9400"),
+        ("monitoring_listen", "[0:0:0:0:0:0:0:1]:9400", "[::1]:9400"),
+        ("monitoring_listen", "[::1]:9400", "[::1]:9400"),
+        ("monitoring_listen", "10.1.2.3:9100", "10.1.2.3:9100"),
+        ("monitoring_listen", "[::]:9400", "[::]:9400"),
+        ("rdma", "inbox", "inbox"),
+        ("gds", True, "auto"),
+        ("gds", False, "none"),
+        ("gds", "p2pdma", "p2pdma"),
+        ("gpudirect", "nvidia-peermem", "nvidia-peermem"),
+        ("gdrcopy", "yes", True),
+        ("ipoib", False, False),
+        ("desktops", ["alice", "bob"], changed(ALICE, users=("alice", "bob"))),
+        ("desktops", "alice, bob", changed(ALICE, users=("alice", "bob"))),
+        ("desktops", '{"users": ["alice"], "size": "2560x1440"}', changed(ALICE, size="2560x1440")),
+        ("desktops", {"users": ["alice"], "session": "startxfce4"}, changed(ALICE, session="startxfce4")),
+        ("desktops", {"users": ["alice"], "backend": "x", "port": 7000}, changed(ALICE, backend="x", port=7000)),
+        ("desktops", {"users": ["j.doe"], **SHARED}, DesktopsWish(users=("j.doe",), **SHARED)),
+        ("desktops", False, None),
+        ("desktops", "none", None),
+    ],
+)
+def test_a_setting_of_a_host_is_written_one_way(name, value, read):
+    assert getattr(wishes(level(**{name: value})), name) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "value", "hint"),
+    [
+        *(("desktops", "GS-386", *row) for row in stored_rows("refused-desktops.json")),
+        *(("mig", "GS-370", *row) for row in stored_rows("mig-refused.json")),
+        *(("rdma", "GS-313", value, "") for value in ("ofed", True)),
+        ("gds", "GS-313", "compat", ""),
+        ("gpudirect", "GS-313", "peermem", ""),
+        ("gdrcopy", "GS-313", "maybe", ""),
+        ("ipoib", "GS-313", 3, ""),
+    ],
+)
+def test_what_a_setting_cannot_be_is_refused_with_an_example(name, reference, value, hint):
+    with refused(BadInputError, reference, hint=hint):
+        level(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +177,6 @@ def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name():
 
 TWENTY = tuple(f"n{number}" for number in range(20))
 WISH = asked("driver==580.*")
-LOCKED = asked("driver==580.178.04")
 KEPT = "ubuntu24.04-h200-keep"
 
 

@@ -12,7 +12,7 @@ from gpusetup.drive.signatures import sign
 from tests.records import stack_document
 from tests.unit.verify.verify_documents import FIXTURES, captured
 
-ONE, FOUR, EIGHT = (str(FIXTURES / f"observations/h200-{name}.json") for name in ("x1-quick", "x4-full", "x8-quick"))
+ONE, FOUR = (str(FIXTURES / f"observations/h200-{name}.json") for name in ("x1-quick", "x4-full"))
 NOTHING_BROUGHT = {"packages": None, "manage_driver": True, "requirements": [], "adopted": [], "services": []}
 
 
