@@ -289,7 +289,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     from gpusetup.doctor.next_steps import after_symptoms, next_steps
 
     shown = () if found else outside(log.text)
-    clean = not found and (routine(shown) or (log.quiet and log.known))
+    clean = not found and (routine(shown) or (log.quiet and log.known and not shown))
     if clean or routine(shown):
         shown = ()
     code = Exit.DONE if found or clean or shown else Exit.BAD_INPUT

@@ -13,7 +13,7 @@ from gpusetup.model.diagnosis import Outside, OutsideFile
 
 TROUBLE = re.compile(
     rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
-    rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill"
+    rb"|killed|time(?:d )?out|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill|err!|auto-restart"
 )
 """Words of trouble, searched in lower case, which is far quicker: a log without any is healthy."""
 
@@ -61,15 +61,24 @@ def names_gpu(text: str) -> bool:
 
 
 def outside(text: str) -> tuple[Shown, ...]:
-    """Return the kinds of other trouble in a text; empty unless every line of trouble is of such a kind."""
+    """Return the kinds of other trouble in a text; empty unless every line of trouble is of such a kind.
+
+    Without any trouble: the programs whose output the text is.
+    """
     shown: dict[str, Shown] = {}
+    outputs = {
+        kind.id: Shown(kind.id, kind.title, kind.advice, found[0].strip()[:_LONGEST])
+        for kind, _ in kinds()
+        if kind.frame and (found := re.search(kind.frame, text))
+    }
     for line, kind in judged(text):
         said = plain(line).strip()
         if kind is not None:
             shown.setdefault(kind.id, Shown(kind.id, kind.title, kind.advice, said[:_LONGEST]))
         elif TROUBLE.search(said.encode().lower()):
             return ()
-    return tuple(one for one in shown.values() if one.id not in ROUTINE) or tuple(shown.values())
+    others = (one for one in shown.values() if one.id not in ROUTINE | outputs.keys())
+    return tuple(others) or tuple(outputs.values()) or tuple(shown.values())
 
 
 def judged(text: str) -> Iterator[tuple[str, Outside | None]]:
@@ -78,10 +87,10 @@ def judged(text: str) -> Iterator[tuple[str, Outside | None]]:
     said = [plain(line).strip() for line in lines]
     troubled = [number for number, line in enumerate(said) if TROUBLE.search(line.encode().lower())]
     gpu = cache(names_gpu)
-    kind_of = cache(_kind)
+    possible = [known for known in kinds() if re.search(known[0].frame, text)]
     for number in troubled or range(len(lines) if len(lines) <= FEW else 0):
         near = said[max(0, number - _NEAR) : number + _NEAR + 1]
-        yield lines[number], kind_of(said[number], any(map(gpu, near)))
+        yield lines[number], _kind(said[number], possible, gpu=any(map(gpu, near)))
 
 
 def _messages(text: str) -> Iterator[str]:
@@ -98,5 +107,5 @@ def routine(shown: tuple[Shown, ...]) -> bool:
     return bool(shown) and all(one.id in ROUTINE for one in shown)
 
 
-def _kind(line: str, gpu: bool) -> Outside | None:
-    return next((kind for kind, regex in kinds() if (kind.always or not gpu) and regex.search(line)), None)
+def _kind(line: str, possible: list[tuple[Outside, re.Pattern[str]]], *, gpu: bool) -> Outside | None:
+    return next((kind for kind, regex in possible if (kind.always or not gpu) and regex.search(line)), None)

@@ -144,6 +144,9 @@ _LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.item
 _COPIES = {copied[:1]: [pair for pair in _LETTERS if pair[0][:1] == copied[:1]] for copied, _ in _LETTERS}
 WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
+_NAME = rb"[a-z][\w.]*(?: \[[^]\n]+\])?"
+TABLE = re.compile(rb"(?m)^(?=[^\n]*[a-z][._][a-z])(%b(?:, %b)+)((?:\n[^\n]+, [^\n]+)+)" % (_NAME, _NAME))
+"""A table of nvidia-smi with --format=csv: the names of its columns, and its rows."""
 _REMEMBERED = 100_000
 """Equal lines between lines of equal shape have the same result; this many results are cached."""
 
@@ -282,7 +285,8 @@ class _Block:
         for first, copies in _COPIES.items():
             for copied, letter in copies if first in raw else ():  # most logs have none
                 raw = raw.replace(copied, letter)
-        self.raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
+        raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
+        self.raw = TABLE.sub(_spelled, raw) if whole and b", " in raw else raw
         self.forms = self.raw.translate(SHAPE).split(b"\n")
         self.known = _prepared(typed=whole and len(self.forms) <= FEW)
 
@@ -372,6 +376,13 @@ def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
             unbroken.look(whole, 0, len(unbroken.forms), 1)
             tally = tally if tally.times and whole.rootless() else whole
     return tally.matches()
+
+
+def _spelled(table: re.Match[bytes]) -> bytes:
+    """Return each row with the name of its column before each value."""
+    names = table[1].split(b", ")
+    rows = (zip(names, row.split(b", "), strict=False) for row in table[2].split(b"\n")[1:])
+    return b"\n".join((table[1], *(b", ".join(map(b": ".join, row)) for row in rows)))
 
 
 def _unbroken(glue: bytes, lines: re.Match[bytes]) -> bytes:

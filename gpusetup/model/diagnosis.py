@@ -196,6 +196,8 @@ class Outside(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     advice: str
     always: bool
     """It applies to a line even near words of NVIDIA's stack."""
+    frame: str = ""
+    """It is the output of a program, and the text has this line; `regex` finds others with words of trouble."""
     regex: str
 
 

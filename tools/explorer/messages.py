@@ -41,6 +41,7 @@ def messages() -> dict[str, Any]:
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
         "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "typed": TYPED, "copied": scan.COPIED,
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
+        "table": script(scan.TABLE.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
         "address": script(scan.ADDRESS), "ours": script(scan.OURS),
         "module": script(scan.MODULE), "nvidia": script(scan.NVIDIA), "near": sorted(scan.NEAR),
@@ -82,7 +83,7 @@ def _pattern(cause: str, pattern: Pattern) -> list[Any]:
 
 
 def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:
-    return [kind.id, kind.title, kind.advice, int(kind.always), script(regex)]
+    return [kind.id, kind.title, kind.advice, int(kind.always), script(regex), script(kind.frame)]
 
 
 def _means() -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli.main import main
-from tests.unit.doctor.score import WORDINGS
+from gpusetup.doctor.other_trouble import outside
+from tests.unit.doctor.score import WORDINGS, entries
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 HEALTHY = HOSTS / "ubuntu24.04-h200-keep" / "root"
@@ -86,12 +87,15 @@ def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
     assert {found["cause"]: found["line"] for found in findings} == {"gpu-fallen-off-bus": 61, "xid-31": 1}
 
 
-@pytest.mark.parametrize(("old", "new", "found"), WORDINGS["of nvidia-smi -q: a line, what it becomes, what is found"])
-def test_what_nvidia_smi_says_of_a_gpu_is_judged(old, new, found, doctor):
-    """As a real H200 printed it, with one line changed."""
-    said = (HOSTS.parent / "fixtures/doctor/nvidia-smi-q.txt").read_text()
-    assert old in said
-    assert found in " ".join(doctor(0, "-", given=said.replace(old, new, 1)).split())
+@pytest.mark.parametrize(
+    ("text", "old", "new", "found"), [(one["text"], *change) for one in entries("outputs") for change in one["changes"]]
+)
+def test_the_output_of_a_program_is_judged_and_hides_no_other_trouble(text, old, new, found, doctor):
+    """As hosts printed it, with one change."""
+    assert old in text
+    text = text.replace(old, new, 1)
+    assert found in " ".join(doctor(3 if found == "not recognised:" else 0, "-", given=text).split())
+    assert not outside(f"{text}\nnvidia: frobnication failed: 42")
 
 
 @pytest.mark.parametrize("cut", [30, 60])

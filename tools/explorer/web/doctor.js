@@ -112,7 +112,11 @@ const Doctor = (data) => {
 
   function scan(text) {
     const letters = Object.entries(data.copied).reduce((told, [copied, letter]) => told.replaceAll(copied, letter), text);
-    const clean = letters.replace(expression(data.escapes, "gu"), "");
+    const clean = letters.replace(expression(data.escapes, "gu"), "").replace(expression(data.table, "gu"), (_, head, rows) => {
+      const names = head.split(", ");
+      const spelled = (row) => row.split(", ").slice(0, names.length).map((value, number) => `${names[number]}: ${value}`).join(", ");
+      return [head, ...rows.split("\n").slice(1).map(spelled)].join("\n");
+    });
     const rootless = (matches) => matches.every(({ cause }) => data.causes[cause].weight !== 0);
     let found = look(clean);
     // A terminal may have broken lines between words, or anywhere.
@@ -231,17 +235,20 @@ const Doctor = (data) => {
       const code = (expression(data.code).exec(line) ?? { index: -1 }).index === 0;
       if (!frame && !(after && code)) told.push(plain(line.slice(0, FAR)).trim().slice(0, FAR));
     }
+    const possible = data.outside.filter(([, , , , , framed]) => !framed || has(framed, text));
     const troubled = [...told.keys()].filter((index) => has(data.trouble, told[index]));
-    if (!troubled.length && told.length > FEW) return [];
-    const shown = new Map();
-    for (const index of troubled.length ? troubled : told.keys()) {
+    const shown = new Map(), outputs = new Map();
+    for (const [id, title, advice, , , framed] of possible) {
+      if (framed) outputs.set(id, { id, title, advice, line: expression(framed).exec(text)[0].trim().slice(0, 400) });
+    }
+    for (const index of troubled.length ? troubled : told.length > FEW ? [] : told.keys()) {
       const gpu = told.slice(Math.max(0, index - AROUND), index + AROUND + 1).some((line) => has(data.gpu, line));
-      const kind = data.outside.find(([, , , always, form]) => (always || !gpu) && has(form, told[index]));
+      const kind = possible.find(([, , , always, form]) => (always || !gpu) && has(form, told[index]));
       if (kind && !shown.has(kind[0])) shown.set(kind[0], { id: kind[0], title: kind[1], advice: kind[2], line: told[index].slice(0, 400) });
       if (!kind && troubled.length) return [];
     }
-    const real = [...shown.values()].filter(({ id }) => !data.routine.includes(id));
-    return real.length ? real : [...shown.values()];
+    const real = [...shown.values()].filter(({ id }) => !data.routine.includes(id) && !outputs.has(id));
+    return real.length ? real : outputs.size ? [...outputs.values()] : [...shown.values()];
   }
 
   // { findings } | { reference } | { outside } | {}: what the program answers to a text.
