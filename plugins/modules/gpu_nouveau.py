@@ -107,7 +107,7 @@ class Nouveau:
         entries = argument if isinstance(argument, boot_arguments.Entries) else None
         usable = entries is not None and entries.usable()
         booted_from_it = isinstance(argument, boot_arguments.Pbl) or (usable and boot_arguments.systemd_boot_runs())
-        if not booted_from_it and self._has_menu():
+        if not booted_from_it and self._has_menu(isinstance(argument, boot_arguments.Grubby)):
             return self._in_menu(wanted)
         if entries is not None and not usable:
             self.warnings += [_NO_BOOT_LOADER] if wanted else []
@@ -120,10 +120,12 @@ class Nouveau:
         self.warnings += entries.warnings if entries is not None else []
         return changed
 
-    def _has_menu(self) -> bool:
-        """Return whether GRUB's menu is made from files that can contain the argument."""
-        update = process.which("update-grub", self.env) and os.path.exists("/etc/default/grub")
-        return bool(os.path.isdir("/etc/default/grub.d") or update)
+    def _has_menu(self, grubby: bool) -> bool:
+        """Return whether GRUB's menu is made from files that can contain the argument: not where only grubby changes
+        it.
+        """
+        update, folder = process.which("update-grub", self.env), os.path.isdir("/etc/default/grub.d")
+        return bool((update and os.path.exists("/etc/default/grub")) or (folder and (update or not grubby)))
 
     def _in_menu(self, wanted: bool) -> bool:
         changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)

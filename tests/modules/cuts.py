@@ -200,7 +200,7 @@ class Host:
         for option in words:
             verb, _equals, argument = option.partition("=")
             for kernel, there in self.memory.arguments.items():
-                rest = [word for word in there.split() if word != argument]
+                rest = [word for word in there.split() if word.partition("=")[0] != argument.partition("=")[0]]
                 if verb in {"--args", "--remove-args"}:
                     self.memory.arguments[kernel] = " ".join(rest + [argument] * (verb == "--args"))
         return 0, "".join(f'args="{there}"\n' for there in self.memory.arguments.values()), ""

@@ -1,9 +1,9 @@
-"""gpu_nouveau on SUSE: the kernel's argument by pbl, which keeps one value for a key and does nothing without a boot loader."""
+"""The kernel's argument by pbl and grubby, which keep one value for a key; pbl does nothing without a boot loader."""
 
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_arguments, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
@@ -47,19 +47,36 @@ class Pbl:
         return Ledger(str(self.folder)).state["arguments"]
 
 
+class Grubby(Pbl):
+    """Two entries with the same words."""
+
+    def output(self, argv, *_more):
+        assert list(argv) == ["grubby", "--info=ALL"]
+        return 0, 'args="{}"\n'.format(" ".join(self.words)) * 2, ""
+
+    def stream(self, argv, *_more, **_named):
+        verb, _equals, option = argv[-1].partition("=")
+        return super().stream(["pbl", verb.replace("--args", "--add-option"), option, "--config"])
+
+
 @pytest.fixture
-def pbl(tmp_path, monkeypatch):
-    def make(*words, loader=True):
-        made = Pbl(tmp_path, *words, loader=loader)
-        which = lambda name, _env: "/usr/sbin/pbl" if name == "pbl" else None  # noqa: E731
+def tool(tmp_path, monkeypatch):
+    def make(kind, *words, loader=True):
+        made = kind(tmp_path, *words, loader=loader)
+        (tmp_path / "running").write_text(" ".join(words) + "\n")
+        monkeypatch.setattr(boot_arguments, "RUNNING", str(tmp_path / "running"))
+        which = lambda name, _env: name if name == kind.__name__.lower() else None  # noqa: E731
         replace(monkeypatch, process, output=made.output, stream=made.stream, which=which)
+        # An empty folder of drop-ins is no menu: grubby alone changes what boots.
+        monkeypatch.setattr("os.path.isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
         return made
 
     return make
 
 
-def test_it_comes_once_and_goes(pbl):
-    host = pbl("quiet", "rd.driver.blacklist=nouveau")
+@pytest.mark.parametrize("kind", [Pbl, Grubby])
+def test_it_comes_once_and_goes(tool, kind):
+    host = tool(kind, "quiet", "rd.driver.blacklist=nouveau")
     assert host.ask(check=True) == {"changed": True, "warnings": []}
     assert host.calls == 0
     assert [host.ask()["changed"], host.ask()["changed"]] == [True, False]
@@ -74,10 +91,11 @@ def test_it_comes_once_and_goes(pbl):
     assert (host.words, host.recorded) == (["quiet", "rd.driver.blacklist=nouveau"], [])
 
 
+@pytest.mark.parametrize("kind", [Pbl, Grubby])
 @pytest.mark.parametrize("value", ["floppy", "nouveau", "nouveau,floppy", "nouveau,nova_core"])
-def test_what_somebody_else_keeps_off_stays_off(pbl, value):
+def test_what_somebody_else_keeps_off_stays_off(tool, value, kind):
     before = f"modprobe.blacklist={value}"
-    host = pbl(before, "quiet")
+    host = tool(kind, before, "quiet")
     host.ask()
     (there,) = host._of(before)
     assert set(there.partition("=")[2].split(",")) == {*value.split(","), "nouveau", "nova_core"}
@@ -86,8 +104,15 @@ def test_what_somebody_else_keeps_off_stays_off(pbl, value):
     assert host.recorded == []
 
 
-def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl):
-    host = pbl("quiet", loader=False)
+def test_what_a_package_of_the_driver_added_goes_with_ours(tool):
+    host = tool(Grubby, "quiet")
+    host.words.append("modprobe.blacklist=nouveau")
+    assert [host.ask()["changed"], host.ask("absent")["changed"]] == [True, True]
+    assert (host.words, host.recorded) == (["quiet"], [])
+
+
+def test_without_a_boot_loader_it_says_so_and_is_no_change(tool):
+    host = tool(Pbl, "quiet", loader=False)
     answer = host.ask()
     assert answer["changed"] is False
     assert "no boot loader" in answer["warnings"][0]
@@ -96,12 +121,12 @@ def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl):
 
 
 def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, monkeypatch):
-    entries = {"6.1": f"quiet x{OURS} {OURS}_drm", "6.2": "quiet " + OURS}
+    entries = {"6.1": f"quiet x{OURS}", "6.2": "quiet " + OURS}
 
     def grubby(argv, *_more, **_named):
         for verb, _equals, argument in (word.partition("=") for word in argv[1:]):
             for kernel, there in entries.items():
-                rest = [word for word in there.split() if word != argument]
+                rest = [word for word in there.split() if word.partition("=")[0] != argument.partition("=")[0]]
                 if verb in {"--args", "--remove-args"}:
                     entries[kernel] = " ".join(rest + [argument] * (verb == "--args"))
         return 0, "".join(f'args="{there}"\n' for there in entries.values()), ""
@@ -120,6 +145,6 @@ def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, mo
 
     monkeypatch.setattr(process, "stream", lambda *words, **_named: (0, [grubby(*words)[1]]))
     assert ask(tmp_path, "absent")["changed"]
-    assert entries == {"6.1": f"quiet x{OURS} {OURS}_drm", "6.2": "quiet"}
+    assert entries == {"6.1": f"quiet x{OURS}", "6.2": "quiet"}
     assert Ledger(str(tmp_path)).state["arguments"] == []
     assert Ledger(str(tmp_path)).state["open"] == {}

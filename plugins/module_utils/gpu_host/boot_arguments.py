@@ -14,7 +14,7 @@ from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
 from .machine import Machine
 
-CMDLINE, _VENDORS = "/etc/kernel/cmdline", "/usr/lib/kernel/cmdline"
+CMDLINE, _VENDORS, RUNNING = "/etc/kernel/cmdline", "/usr/lib/kernel/cmdline", "/proc/cmdline"
 _LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 _OF_ONE_BOOT = re.compile(r"^(?:BOOT_IMAGE|initrd|systemd\.machine_id)=")
 
@@ -24,7 +24,7 @@ class NoBootLoader(HostFailure):
 
 
 class Argument(Thing):
-    """One argument of the kernels that boot; its value is `all`, `some` or `none` of them, None without any."""
+    """One argument of the kernels that boot; its value is `all`, `some` or `none` of them, or a list of names."""
 
     kind = "kernel argument"
     section = "arguments"
@@ -49,7 +49,7 @@ class Argument(Thing):
 
     def note(self, state: State, before: Any, _wanted: Any) -> None:
         """Record the argument as ours unless all kernels had it before us."""
-        if before not in (None, "all") and self.name not in state[self.section]:
+        if before != "all" and self.name not in state[self.section]:
             state[self.section] = [*state[self.section], self.name]
 
     def forget(self, state: State) -> None:
@@ -60,53 +60,26 @@ class Argument(Thing):
         return "all" if before == "all" or self.name in noted[0] else "none"
 
 
-class Grubby(Argument):
-    """One argument in all of grubby's entries."""
-
-    def look(self) -> Optional[str]:
-        _code, text = process.looked("GS-482", ["grubby", "--info=ALL"], self.env)
-        has = [self.name in entry.split() for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
-        return ("all" if all(has) else "some" if any(has) else "none") if has else None
-
-    def fits(self, now: Optional[str], wanted: Optional[str]) -> bool:
-        """Return whether it is as wanted; without entries there is nothing to do."""
-        return now is None or now == wanted
-
-    def make(self, wanted: Optional[str]) -> None:
-        words = ["--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
-        boot_image.command(["grubby", *words], self.env, self.log)
-
-    def failure(self, now: Optional[str], _wanted: Optional[str]) -> HostFailure:
-        said = f"grubby says that {now} of its entries have {self.name}"
-        return HostFailure("GS-482", "the kernel's command line could not be changed", "", said, "grubby --info=ALL")
-
-
-class Pbl(Argument):
-    """SUSE's tool knows one value per key, so names that others added to the value are kept."""
+class Names(Argument):
+    """An argument whose value is a list of names. Its tool knows one value per key, so names of others are kept."""
 
     def __init__(self, argument: str, env: Dict[str, str], log: boot_image.Log = None) -> None:
         super().__init__(argument, env, log)
         self.key, _equals, names = argument.partition("=")
         self.names = names.split(",")
-
-    def look(self) -> List[str]:
-        _code, text = process.looked("GS-482", ["pbl", "--get-option", self.key], self.env)
-        found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
-        return found.group(1).strip("\"' ").split(",") if found else []
-
-    def make(self, wanted: Sequence[str]) -> None:
-        value = self.key + "=" + ",".join(wanted)
-        words = ["--add-option", value] if wanted else ["--del-option", self.key]
-        boot_image.command(["pbl", *words, "--config"], self.env, self.log)
-
-    def failure(self, _now: Sequence[str], _wanted: Sequence[str]) -> HostFailure:
-        """Report that there is no boot loader: pbl exits with 0 in that case."""
-        return NoBootLoader("GS-482", "pbl changed nothing: it has no boot loader to configure")
+        self.everywhere: List[str] = []
+        """The names that each boot entry has, as last seen."""
+        self.older: List[str] = []
+        """Those of them that no package of this apply brought."""
 
     def wanted(self) -> List[str]:
         """Return the value with our names added."""
-        there = self.look()
+        there = self.look() or []
         return there + [name for name in self.names if name not in there]
+
+    def fits(self, now: Optional[List[str]], wanted: Sequence[str]) -> bool:
+        """Return whether each entry has exactly these names; without entries there is nothing to do."""
+        return now is None or now == wanted == self.everywhere
 
     def _ours(self, state: State) -> List[str]:
         mine = [argument for argument in state[self.section] if argument.partition("=")[0] == self.key]
@@ -115,23 +88,71 @@ class Pbl(Argument):
     def first(self, state: State) -> object:
         return self._ours(state) or UNKNOWN
 
-    def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:
-        """Record the names that were not there as ours."""
+    def note(self, state: State, before: Optional[Sequence[str]], wanted: Sequence[str]) -> None:
+        """Record those of our names that were not in each entry before this apply."""
         ours = self._ours(state)
-        ours += [name for name in wanted if name not in before and name not in ours]
-        if ours:
+        added = [name for name in self.names if name in wanted and name not in self.older]
+        ours += [name for name in added if name not in ours]
+        if ours and before is not None:
             state[self.section] = [self.key + "=" + ",".join(ours)]
 
     def forget(self, state: State) -> None:
         state[self.section] = []
 
-    def back(self, now: Sequence[str], first: Sequence[str]) -> List[str]:
+    def back(self, now: Optional[Sequence[str]], first: Sequence[str]) -> List[str]:
         """Return the value without our names."""
-        return [name for name in now if name not in first]
+        return [name for name in now or () if name not in first]
 
-    def again(self, now: Sequence[str], before: Sequence[str], _noted: List[Any]) -> List[str]:
+    def again(self, now: Optional[Sequence[str]], before: Sequence[str], _noted: List[Any]) -> List[str]:
         """Return the earlier value with names that others have added since."""
-        return [*before, *(name for name in now if name not in before and name not in self.names)]
+        return [*before, *(name for name in now or () if name not in before and name not in self.names)]
+
+
+class Grubby(Names):
+    """The names in grubby's entries, which get the same value: grubby replaces the values that a key has."""
+
+    def look(self) -> Optional[List[str]]:
+        """Return the names that any entry has, None without entries."""
+        _code, text = process.looked("GS-482", ["grubby", "--info=ALL"], self.env)
+        entries = [self._names_in(entry) for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
+        found = list(dict.fromkeys(name for names in entries for name in names))
+        self.everywhere = [name for name in found if all(name in names for names in entries)]
+        # A driver's package removes only its own value, which we are about to extend: what it brought goes with ours.
+        running = self._names_in(files.read_text(RUNNING) or "")
+        self.older = [name for name in self.everywhere if name in running]
+        return found if entries else None
+
+    def _names_in(self, entry: str) -> List[str]:
+        values = [word.partition("=") for word in entry.split()]
+        return [name for key, _equals, value in values if key == self.key for name in value.split(",")]
+
+    def make(self, wanted: Sequence[str]) -> None:
+        words = "--args={}={}".format(self.key, ",".join(wanted)) if wanted else "--remove-args=" + self.key
+        boot_image.command(["grubby", "--update-kernel=ALL", words], self.env, self.log)
+
+    def failure(self, now: Optional[Sequence[str]], wanted: Sequence[str]) -> HostFailure:
+        has, lacks = ",".join(now or ()) or "nothing", ",".join(wanted) or "nothing"
+        said = f"grubby shows {self.key} with {has} instead of {lacks} in some entry"
+        return HostFailure("GS-482", "the kernel's command line could not be changed", "", said, "grubby --info=ALL")
+
+
+class Pbl(Names):
+    """The names that SUSE's tool has for all entries."""
+
+    def look(self) -> List[str]:
+        _code, text = process.looked("GS-482", ["pbl", "--get-option", self.key], self.env)
+        found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
+        self.everywhere = self.older = found.group(1).strip("\"' ").split(",") if found else []
+        return self.everywhere
+
+    def make(self, wanted: Sequence[str]) -> None:
+        value = self.key + "=" + ",".join(wanted)
+        words = ["--add-option", value] if wanted else ["--del-option", self.key]
+        boot_image.command(["pbl", *words, "--config"], self.env, self.log)
+
+    def failure(self, _now: Optional[Sequence[str]], _wanted: Sequence[str]) -> HostFailure:
+        """Report that there is no boot loader: pbl exits with 0 in that case."""
+        return NoBootLoader("GS-482", "pbl changed nothing: it has no boot loader to configure")
 
 
 def systemd_boot_runs() -> bool:
@@ -217,7 +238,7 @@ class Entries(Argument):
         text = files.read_text(_VENDORS)
         told = [line for kernel in self.counting for line in _command_lines(kernel)]
         if text is None:
-            text = told[0] if told else files.read_text("/proc/cmdline") or ""
+            text = told[0] if told else files.read_text(RUNNING) or ""
         return " ".join(word for word in text.split() if not _OF_ONE_BOOT.match(word))
 
 
