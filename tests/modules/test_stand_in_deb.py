@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import package_manager
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
@@ -156,15 +157,25 @@ class TestCase:
 
 
 @real_deb.NEEDED
-@pytest.mark.parametrize(("half", "ask"), [((), install("tool")), ((), purge("tool")), (("driver",), repair)])
-def test_whatever_changes_packages_waits_for_dpkgs_lock(half, ask, monkeypatch, tmp_path, shelf):
+@pytest.mark.parametrize(
+    ("half", "ask", "lock"),
+    [
+        ((), install("tool"), "lib/dpkg/lock-frontend"),
+        ((), install("tool"), "cache/apt/archives/lock"),
+        ((), purge("tool"), "lib/dpkg/lock-frontend"),
+        ((), hold("tool"), "lib/dpkg/lock-frontend"),
+        (("driver",), repair, "lib/dpkg/lock"),
+    ],
+)
+def test_whatever_changes_packages_waits_for_the_lock_of_another_program(half, ask, lock, monkeypatch, tmp_path, shelf):
+    monkeypatch.setattr(package_manager, "_PAUSE", 0.1)
     installed = {"driver": "1"} if half else {"tool": "4", "gl": "1"}
     like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})
     real = real_deb.RealDeb(tmp_path, like, shelf)
     real.use(monkeypatch)
-    with open(real.root / "var/lib/dpkg/lock-frontend", "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        threading.Timer(0.5, lambda: fcntl.lockf(lock, fcntl.LOCK_UN)).start()
+    with open(real.root / "var" / lock, "w") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        threading.Timer(0.5, lambda: fcntl.lockf(held, fcntl.LOCK_UN)).start()
         answer = ask(Apt())
-    assert answer == {} or answer[0], answer
-    assert real.seen[0] != installed
+    assert not answer or answer[0], answer
+    assert real.seen != (installed, [])

@@ -172,7 +172,7 @@ class Apt(PackageManager):
         """Fetch the lists; return problems as lines. Our own repositories are judged by what they offer afterwards."""
         self.tell("refresh", "fetching package lists")
         argv = ["apt-get", "-q", *_PATIENCE, *self.options, "update"]
-        code, tail = process.stream(argv, self.env, log=self.log)
+        code, tail = self.patiently(lambda: process.stream(argv, self.env, log=self.log))
         trouble = [line for line in tail if _FETCH_TROUBLE.match(line) and not line.startswith("N:")]
         return trouble or (tail[-3:] if code else [])
 
@@ -253,7 +253,7 @@ class Apt(PackageManager):
 
     def _run(self, verb: str, words: Iterable[str], *extra: str) -> Tuple[bool, List[str]]:
         argv = self._argv(verb, words, "-o", "APT::Status-Fd={fd}", *extra)
-        code, tail = process.stream(argv, self.env, self._line, self._progress, self.log)
+        code, tail = self.patiently(lambda: process.stream(argv, self.env, self._line, self._progress, self.log))
         return code == 0, tail
 
     def _line(self, line: str) -> None:
@@ -281,7 +281,7 @@ class Apt(PackageManager):
             return {}
         self.tell("repair", "finishing an interrupted package installation")
         argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
-        process.stream(argv, self.env, log=self.log)
+        self.patiently(lambda: process.stream(argv, self.env, log=self.log))
         if self.damaged():
             code, text, _error = process.output(self._argv("install", [], *_ONLY_SAY, "--fix-broken"), self.env, 300)
             plan = None if code else _plan(text)
@@ -328,7 +328,8 @@ class Apt(PackageManager):
         if not there:
             return
         lines = "".join(f"{name} {state}\n" for name in sorted(there.values()))
-        code, _text, error = process.output(["dpkg", "--set-selections"], self.env, text=lines)
+        select = ["dpkg", "--set-selections"]
+        code, _text, error = self.patiently(lambda: process.output(select, self.env, text=lines))
         if code:
             raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(there)), error.strip())
 

@@ -275,7 +275,8 @@ class Dnf(Rpm):
         """
         argv, script = self._transaction(wishes, removals)
         try:
-            code, tail = process.stream([argv[0], "-y", *argv[1:]], self.env, self._line, log=self.log)
+            argv.insert(1, "-y")
+            code, tail = self.patiently(lambda: process.stream(argv, self.env, self._line, log=self.log))
         finally:
             _drop(script)
         return code == 0, tail
@@ -284,7 +285,8 @@ class Dnf(Rpm):
         return self._run(["remove", "--noautoremove", *[_spec(name) for name in names]])
 
     def _run(self, words: List[str]) -> Tuple[bool, List[str]]:
-        code, tail = process.stream(["dnf", "-y", *self.options, *words], self.env, self._line, log=self.log)
+        argv = ["dnf", "-y", *self.options, *words]
+        code, tail = self.patiently(lambda: process.stream(argv, self.env, self._line, log=self.log))
         return code == 0, tail
 
     def _line(self, line: str) -> None:

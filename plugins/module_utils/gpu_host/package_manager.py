@@ -2,8 +2,9 @@
 
 import glob
 import os
+import re
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, TypeVar
 
 from ..gpu_judge import versions
 from ..gpu_probe.packages import lock_holder
@@ -17,6 +18,13 @@ Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
 MayGo = Callable[[Iterable[str]], List[str]]
 """Returns those of some packages that nobody allowed to be removed."""
+Answer = TypeVar("Answer", bound="Tuple[Any, ...]")
+_LOCKED = re.compile(
+    r"Could not get lock|another process using it|locked by another process|Another transaction is in progress"
+    r"|transaction lock on .*Resource temporarily unavailable"
+)
+"""What apt, dpkg and rpm print if another program has taken their lock since it was last free."""
+_LOCKED_FOR, _PAUSE = 600, 3.0
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 
 
@@ -36,6 +44,18 @@ class PackageManager:
 
     def close(self) -> None:
         """Delete temporary files of one transaction."""
+
+    def patiently(self, run: Callable[[], Answer]) -> Answer:
+        """Return a command's answer, which begins with its code. While another program has the lock that it needs, run
+        it again: an upgrade that waited for our transaction takes the lock when that ends.
+        """
+        until = time.monotonic() + _LOCKED_FOR
+        while True:
+            answer = run()
+            if not answer[0] or not _LOCKED.search(str(answer[1:])) or time.monotonic() > until:
+                return answer
+            self.tell("lock", "waiting for another program to release the package manager's lock")
+            time.sleep(_PAUSE)
 
     def archive(self, wish: Wish, *more: str) -> str:
         """Return the file of an exact package version in a cache or one of these folders, empty if there is none."""
