@@ -37,6 +37,11 @@ processes:
   returned: always
   type: list
   elements: dict
+changing:
+  description: The same of a program that holds the package manager's lock now; a reboot would cut it off.
+  returned: always
+  type: list
+  elements: dict
 """
 
 import time
@@ -47,6 +52,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import par
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.packages import lock_holder
 
 _POLL = 2.0
 _GRACE = 20.0
@@ -125,6 +131,7 @@ def main() -> None:
         reasons=reasons,
         console=console,
         processes=facts["processes"],
+        changing=list(filter(None, [lock_holder()])),
         kernel=running,
     )
 

@@ -43,6 +43,13 @@ def test_a_driver_other_than_the_wanted_one_needs_a_reboot_and_after_it_is_a_fai
     assert ask(None, after_reboot=True, check=True)["needed"] is True, "a rehearsal did not reboot"
 
 
+def test_whoever_changes_packages_is_named_so_that_no_reboot_cuts_it_off(ask, monkeypatch):
+    dpkg = {"file": "/var/lib/dpkg/lock", "pid": 7, "command": "apt upgrade"}
+    for holder in (None, dpkg):
+        monkeypatch.setattr(gpu_reboot_need, "lock_holder", lambda found=holder: found)
+        assert ask(None)["changing"] == [dpkg] * bool(holder)
+
+
 @pytest.mark.parametrize(
     ("states", "patience", "runs"),
     [
