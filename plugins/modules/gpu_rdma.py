@@ -33,6 +33,7 @@ reboot:
   elements: str
 """
 
+import os
 from typing import Any, Dict, List, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
@@ -44,7 +45,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect
 
-MODULES = "/proc/modules"
+MODULES, BUILT_IN = "/proc/modules", "/lib/modules/{}/modules.builtin"
 
 
 def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
@@ -84,17 +85,21 @@ def _load(modules: Sequence[str], env: Dict[str, str]) -> List[str]:
     """Load missing modules; report those that the kernel refuses now, which are tried again at every boot."""
     pending = []
     for name in modules:
-        if name in _loaded():
+        if _is_there(name):
             continue
         _code, _out, error = process.output(["modprobe", name], env, 60)
-        if name not in _loaded():
+        if not _is_there(name):
             said = error.strip().splitlines()
             pending.append(f"{name} is not loaded: {said[-1] if said else 'it waits for the next boot'}")
     return pending
 
 
-def _loaded() -> List[str]:
-    return [line.split(" ", 1)[0] for line in (files.read_text(MODULES) or "").splitlines()]
+def _is_there(name: str) -> bool:
+    """Return whether the running kernel has a module, loaded or built in; its name may have hyphens."""
+    names = [line.split(" ", 1)[0] for line in (files.read_text(MODULES) or "").splitlines()]
+    built_in = files.read_text(BUILT_IN.format(os.uname()[2])) or ""
+    names += [os.path.basename(path).partition(".ko")[0] for path in built_in.splitlines()]
+    return name.replace("-", "_") in {found.replace("-", "_") for found in names}
 
 
 def _waits() -> List[str]:

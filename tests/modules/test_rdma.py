@@ -10,19 +10,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gp
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_rdma
 
 from tests.modules.stand_ins import below, programs, write
+from tests.stored import stored
 
-NVIDIA_S = """{
-    // NOTE : Application can override custom configuration via export CUFILE_ENV_PATH_JSON=<filepath>
-    "logging": {
-        "level": "ERROR"
-    },
-    "properties": {
-                            // allow p2pdma: "use_pci_p2pdma": false
-                            "use_pci_p2pdma": false,
-                            "allow_compat_mode": true
-    }
-}
-"""
+NVIDIA_S = stored("rdma_cufile.txt")
 
 
 TELLS = '#!/bin/sh\necho "$(basename "$0") $*" >>"$STAND_IN_ROOT/did"\n'
@@ -34,7 +24,7 @@ echo "$1 1 0 - Live 0x0" >>"$STAND_IN_ROOT/MODULES"
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     below(tmp_path, monkeypatch, {gpudirect: "LOAD LIMITS MANAGER OPTIONS CUFILE MULTIPATH"})
-    for name in ("MODULES", "PARAMS"):
+    for name in ("MODULES", "PARAMS", "BUILT_IN"):
         monkeypatch.setattr(gpu_rdma, name, str(tmp_path / name))
     write(tmp_path, {"MODULES": "nvidia 1 0 - Live 0x0\n", "did": "", "boot/initrd.img-6.8.0": "image"})
     for folder in (tmp_path / "etc", Path(gpudirect.MULTIPATH).parent):
@@ -64,6 +54,9 @@ def test_limits_and_modules_now_and_at_every_boot(root, configure):
     assert did(root) == ["modprobe ib_ipoib", "modprobe gdrdrv"]
     again = configure(stack="inbox", modules=["ib_ipoib", "gdrdrv"])
     assert (again["changed"], len(did(root))) == (False, 2)
+    write(root, {"BUILT_IN": "kernel/drivers/infiniband/core/ib-core.ko\n"})
+    there = configure(stack="inbox", modules=["ib-ipoib", "ib_core"])
+    assert (there["pending"], len(did(root))) == ([], 2)
     told = configure(stack="doca", modules=["nvidia_peermem"])["pending"]
     assert told == ["nvidia_peermem is not loaded: modprobe: ERROR: could not insert: Invalid argument"]
 
