@@ -7,6 +7,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import con
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
+from tests.stored import stored
 
 
 @pytest.fixture(name="settings")
@@ -28,14 +29,7 @@ def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call, host, 
     assert file.read_text().count("conf.d") == 1
 
 
-_DEBIANS = """# as Debian has it
-version = 2
-
-[plugins]
-  [plugins."io.containerd.grpc.v1.cri"]
-    [plugins."io.containerd.grpc.v1.cri".cni]
-      bin_dir = "/usr/lib/cni"   # Debian's place
-"""
+_DEBIANS = stored("containerd_debian.txt")
 
 
 @pytest.mark.parametrize("version", ["1.17.8", "1.20.0"])

@@ -17,6 +17,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module, gpu_nouveau
 
 from tests.modules.stand_ins import below, refused, replace, write
+from tests.stored import stored_rows
 from tests.unit.facts.test_probe_initramfs import cpio
 
 KERNEL = "6.8.0"
@@ -275,20 +276,8 @@ def limits(host, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "has", "pid1", "due"),
-    [
-        (True, {}, "8388608", "8388608", True), (True, {}, "infinity", "8388608", False),
-        (False, {}, "infinity", "8388608", True), (False, {}, "infinity", "unlimited", False),
-        (False, {}, "8388608", "8388608", False), (True, {}, "", "8388608", False),
-        # A later file of another folder counts, and an empty one hides one of the same name in a later folder.
-        (True, {"run/zz.conf": "64M"}, "67108864", "8388608", False),
-        (True, {"run/zz.conf": "64M"}, "infinity", "8388608", True),
-        (True, {"run/aa.conf": "64M"}, "67108864", "8388608", True),
-        (False, {"etc/zz.conf": "", "run/zz.conf": "infinity"}, "8388608", "8388608", False),
-        (False, {"etc/../system.conf": "", "run/../system.conf": "infinity"}, "8388608", "8388608", False),
-    ],
-)  # fmt: skip
+# A later file of another folder counts, and an empty one hides one of the same name in a later folder.
+@pytest.mark.parametrize(("ours", "theirs", "has", "pid1", "due"), stored_rows("memlock-limits.json"))
 def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(
     limits, host, monkeypatch, ours, theirs, has, pid1, due
 ):

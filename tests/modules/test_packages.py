@@ -20,7 +20,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_packages
 
 from tests.modules.rpm_host import wish
 from tests.modules.stand_ins import refused, write
-from tests.stored import stored
+from tests.stored import stored, stored_rows
 
 
 class TestWishes:
@@ -49,16 +49,7 @@ class TestWishes:
         asked = {"packages": [wish("a", "", "amd64"), wish("b", "", "i386")], "remove": []}
         assert planning.wanted(asked, {}, "amd64") == ([wish("a"), wish("b", "", "i386")], [])
 
-    @pytest.mark.parametrize(
-        ("name", "version", "driver", "is_stub"),
-        [
-            ("nvidia-driver-570", "580.65.06-0ubuntu1", "570.195.03", True),
-            ("nvidia-driver-580", "580.65.06-0ubuntu1", "580.65.06", False),
-            ("linux-modules-nvidia-580-open-generic", "6.8.0-60.63+1", "580.65.06", False),
-            ("nvidia-driver-pinning-590", "590-2ubuntu1", "590.48.01", False),
-            ("nvidia-modprobe", "3:590.44.01-1.el9", "580.65.06", True),
-        ],
-    )
+    @pytest.mark.parametrize(("name", "version", "driver", "is_stub"), stored_rows("transitional-packages.json"))
     def test_transitional_packages(self, name, version, driver, is_stub):
         assert (packages.stub(name, version, driver) is not None) is is_stub
 
@@ -176,13 +167,7 @@ class TestApt:
         assert '  "^libstdc\\+\\+6$";\n  "^nvidia-smi$";\n' in text
 
 
-POLICY = """nvidia-driver:
-  Installed: (none)
-  Candidate: 580.95.05-1
-  Version table:
-     580.95.05-1 500
-        500 http://repository.example ./ Packages
-"""
+POLICY = stored("packages_policy.txt")
 SHOW = "Package: nvidia-driver\nVersion: 580.95.05-1\nSize: 10\nSection: main\nDescription: a driver\n"
 
 

@@ -8,6 +8,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dow
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_repo_source
 
 from tests.modules.stand_ins import refused, write
+from tests.stored import stored_rows
 
 
 @pytest.fixture(scope="module")
@@ -193,18 +194,7 @@ class TestDefinitions:
         assert sources.conflicts([source()], [entry], [], set()) == [entry]
         assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
 
-    @pytest.mark.parametrize(
-        ("name", "address", "text", "left"),
-        [
-            ("x.list", "https://example.org/", "# mine\ndeb [signed-by=/k] https://example.org/repo /\ndeb http://d/d b main\n",
-             "# mine\ndeb http://d/d b main\n"),
-            ("x.list", "https://example.org/repo", "deb https://example.org/repo /\n", None),
-            ("x.sources", "https://example.org", "Types: deb\nURIs: https://example.org/repo/\nSuites: /\n\nTypes: deb\nURIs: http://o\nSuites: x\n",
-             "Types: deb\nURIs: http://o\nSuites: x\n"),
-            ("x.repo", "https://example.org", "[a]\nname=a\nbaseurl=https://example.org/el9\n[b]\nname=b\nbaseurl=http://o\n",
-             "[b]\nname=b\nbaseurl=http://o\n"),
-        ],
-    )  # fmt: skip
+    @pytest.mark.parametrize(("name", "address", "text", "left"), stored_rows("switched-off-entries.json"))
     def test_switching_off_leaves_the_other_entries_of_a_file(self, name, address, text, left):
         assert sources.without(name, text, [address]) == left
 

@@ -314,15 +314,16 @@ def without(entry_file: str, text: str, prefixes: Iterable[str]) -> Optional[str
         kept = [line for line in text.splitlines(True) if not _list_line_fits(line, prefixes)]
         rest = "".join(kept)
         return rest if re.search(r"^\s*deb", rest, re.MULTILINE) else None
-    blocks = re.split(r"(?:\n\s*\n)" if entry_file.endswith(".sources") else r"\n(?=\[)", text)
-    field = r"^URIs:\s*(.*)$" if entry_file.endswith(".sources") else r"^baseurl\s*=\s*(.*)$"
-    kept = []
-    for block in blocks:
-        match = re.search(field, block, re.MULTILINE | re.IGNORECASE)
-        if not (match and any(replaced({"uri": uri}, prefixes) for uri in match.group(1).split())):
-            kept.append(block)
-    rest = ("\n\n" if entry_file.endswith(".sources") else "\n").join(kept)
-    return rest if re.search(field, rest, re.MULTILINE | re.IGNORECASE) else None
+    between, joint = (r"\n\s*\n", "\n\n") if entry_file.endswith(".sources") else (r"\n(?=\[)", "\n")
+    kept = [block for block in re.split(between, text) if not _names_one_of(prefixes, block)]
+    rest = joint.join(kept)
+    return rest if re.search(r"^(?:Types:|\[)", rest, re.MULTILINE | re.IGNORECASE) else None
+
+
+def _names_one_of(prefixes: Iterable[str], block: str) -> bool:
+    """Return whether an entry has one of these addresses, which may stand on further lines."""
+    fields = re.findall(r"^(?:URIs:|baseurl\s*=)(.*(?:\n[ \t].*)*)", block, re.MULTILINE | re.IGNORECASE)
+    return any(replaced({"uri": uri}, prefixes) for field in fields for uri in field.split())
 
 
 def _list_line_fits(line: str, prefixes: Iterable[str]) -> bool:
