@@ -62,7 +62,7 @@ def library_version(host: LiveHost, triplet: str) -> Optional[str]:
         place = folder.format(triplet=triplet)
         for stem in ("libnvidia-ml.so.", "libcuda.so."):
             versions = [name[len(stem) :] for name in host.names(place, stem + "*.*")]
-            versions = [text for text in versions if _VERSION.match(text)]
+            versions = [text for text in versions if _VERSION.fullmatch(text)]
             if versions:
                 return max(versions, key=_numbers)
     return None
@@ -78,7 +78,7 @@ def library_files(host: LiveHost, triplet: str) -> Dict[str, Dict[str, str]]:
     for name, files in libraries.loadable(host, arch, "", DRIVER_LIBRARIES).items():
         paths = [item["leads_to"] for item in files if "/compat/" not in item["leads_to"]]
         versions = {path: path.rpartition(".so.")[2] for path in paths}
-        found[name] = {path: text for path, text in versions.items() if _VERSION.match(text)}
+        found[name] = {path: text for path, text in versions.items() if _VERSION.fullmatch(text)}
     return found
 
 

@@ -12,6 +12,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 from . import firmware, modules, sessions
 from .host import LiveHost
 
+_RELEASE = re.compile(r"\d+\.\d+")
+_COPY = re.compile(r"(?:\.(?:old|bak|orig|signed|dpkg-\w+|rpm\w+)|~)$")
+"""How the name of a copy of a kernel's image ends, which is no kernel of its own."""
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
 
 
@@ -39,7 +42,7 @@ def releases(host: LiveHost) -> List[str]:
         found.update(host.names(folder))
     for pattern in ("vmlinuz-*", "vmlinux-*"):
         found.update(name.split("-", 1)[1] for name in host.names("/boot", pattern))
-    return sorted((name for name in found if re.match(r"^\d+\.\d+", name)), key=version_key)
+    return sorted((name for name in found if _RELEASE.match(name) and not _COPY.search(name)), key=version_key)
 
 
 def version_key(text: str) -> List[Tuple[int, str]]:

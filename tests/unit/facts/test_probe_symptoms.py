@@ -113,7 +113,7 @@ LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 def test_libraries_and_module_that_differ_are_a_mismatch(machine):
     machine.put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  x\n")
     machine.put(f"{LIBRARIES}/libnvidia-ml.so.550.54.15").put(f"{LIBRARIES}/libnvidia-ml.so.1")
-    told = driver(machine)
+    told = driver(machine.put(f"{LIBRARIES}/libnvidia-ml.so.550.60.01.dpkg-new"))
     assert (told["mismatch"], told["library"], told["loaded"]["version"]) == (True, "550.54.15", "550.54.14")
 
 
