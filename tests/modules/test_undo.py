@@ -71,7 +71,7 @@ def test_a_unit_that_packages_switched_off_is_as_before_the_apply_that_failed(ho
 
 
 def _opens(site, root):
-    argument = boot_arguments.argument("quiet=no", site.ledger, site.machine, [], site.env)
+    argument = boot_arguments.argument("silent=no", site.ledger, site.machine, [], site.env)
     return {
         "unit": (Unit("elsewhere.service", site.env), {"enabled": True, "active": True}),
         "link": (Link(str(root / "usr/local/other")), "cuda-11.8"),

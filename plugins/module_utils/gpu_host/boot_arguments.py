@@ -94,10 +94,11 @@ class Names(Argument):
         added = [name for name in self.names if name in wanted and name not in self.older]
         ours += [name for name in added if name not in ours]
         if ours and before is not None:
-            state[self.section] = [self.key + "=" + ",".join(ours)]
+            self.forget(state)
+            state[self.section].append(self.key + "=" + ",".join(ours))
 
     def forget(self, state: State) -> None:
-        state[self.section] = []
+        state[self.section] = [word for word in state[self.section] if word.partition("=")[0] != self.key]
 
     def back(self, now: Optional[Sequence[str]], first: Sequence[str]) -> List[str]:
         """Return the value without our names."""
