@@ -115,8 +115,10 @@ def unwanted(installed: Dict[str, str], patterns: Iterable[str], kept: Iterable[
 
 
 def _packages(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield packages in other versions; of a database that cannot be read only that."""
     installed, free = facts["packages"]["installed"], record.get("free") or ()
-    for name, version in sorted(closure(record).items()):
+    unreadable = facts["packages"]["problems"] and not installed
+    for name, version in () if unreadable else sorted(closure(record).items()):
         now = versions.version_of(installed, name, version)
         if now is None or (name not in free and versions.bare(now) != version):
             yield Difference("package-" + name, "package " + name, version, now or "not installed")

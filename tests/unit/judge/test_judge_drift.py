@@ -59,6 +59,9 @@ def test_headers_that_followed_their_kernel_are_no_drift_and_headers_that_went_a
     facts["packages"]["installed"] = {"headers": "2", "driver": "2"}
     found = {item.id: item.now for item in drift.differences(facts, record)}
     assert found == {"package-driver": "2", "package-toolkit": "not installed"}
+    facts["packages"].update(installed={}, problems=["rpm -qa: gave no answer"])
+    (found,) = drift.differences(facts, record)
+    assert (found.id, found.now) == ("packages", "rpm -qa: gave no answer")
 
 
 STRAY = {"/usr/local/lib/libcuda.so.570.1": "570.1", "/usr/lib/libcuda.so.580.95.05": "580.95.05"}
