@@ -106,7 +106,9 @@ def test_a_scheduled_reboot_cuts_nothing_of_what_follows_it(fleet, tmp_path):
 @pytest.mark.parametrize(("command", "outcome"), [("false", "failed"), ("", "pending")])
 def test_a_reboot_that_failed_or_waits_is_not_on_record_as_done(fleet, tmp_path, command, outcome):
     fleet.answer("gpu_recover", {"owner": "token"})
-    fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the bus lost a GPU"], "processes": []})
+    fleet.answer(
+        "gpu_reboot_need", {"needed": True, "reasons": ["the bus lost a GPU"], "processes": [], "changing": []}
+    )
     policy = "when-needed" if command else "never"
     variables = {
         "gpu_recover_reboot": True, "gpu_recover_why": ["x"], "gpu_reboot_policy": policy, "gpu_reboot_timeout": 3,
