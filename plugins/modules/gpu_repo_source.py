@@ -86,8 +86,7 @@ def enabled(request: Dict[str, Any], off: Dict[str, Optional[str]]) -> Dict[str,
     folder = sources.Layout().dnf_repos
     found: Dict[str, Optional[str]] = {}
     missing = set(request["enable"])
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        path = os.path.join(folder, name)
+    for path in (path for path in sources.definitions() if os.path.dirname(path) == folder):
         text = (off[path] if path in off else files.read_text(path)) or ""
         for identity in request["enable"]:
             block = re.search(rf"^\[{re.escape(identity)}\]\s*\n(?:(?!\[).*\n?)*", text, re.MULTILINE)

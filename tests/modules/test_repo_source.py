@@ -202,7 +202,8 @@ class TestDefinitions:
 def test_a_file_in_which_one_repository_goes_and_another_comes(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "Layout", lambda root=str(tmp_path), real=sources.Layout: real(root))
     text = "[gone]\nbaseurl=http://old/x\nenabled=1\n[crb]\nbaseurl=http://new/x\nenabled=0\n"
-    write(tmp_path, {"etc/yum.repos.d/a.repo": text})
+    folder = "etc/yum.repos.d/"
+    write(tmp_path, {folder + "a.repo": text, folder + "a.repo.rpmsave": text, folder + "old/b.repo": text})
     request = {"replace": ["http://old/"], "enable": ["crb"]}
     off = gpu_repo_source.switched_off(request, {})
     (found,) = gpu_repo_source.enabled(request, off).values()

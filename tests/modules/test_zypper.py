@@ -152,6 +152,7 @@ def test_a_key_that_cannot_be_read_is_trouble_that_names_the_repository(monkeypa
     text = f"# Written by gpusetup.\n[ours]\nrepo_gpgcheck=1\ngpgkey=file://{tmp_path}/key\n"
     index, there = "cache/raw/ours/repodata/repomd.xml", {"key": key} if key else {}
     write(tmp_path, {"etc/zypp/repos.d/ours.repo": text, index: "<repomd/>", **there})
+    (tmp_path / "etc/zypp/repos.d/old").mkdir()
     (trouble,) = zypper.Zypper(looking=str(tmp_path)).refresh()
     assert trouble.startswith(f"Error: ours: its key {tmp_path}/key cannot be read")
 

@@ -266,7 +266,7 @@ def folders() -> List[str]:
 
 def logins_of_apt() -> List[str]:
     """Return the host's files with logins for apt."""
-    return [path for path in _files_in(Layout().apt_logins) if path.endswith(".conf")]
+    return [path for path in _files_in(Layout().apt_logins) if path.endswith(".conf") and os.path.isfile(path)]
 
 
 def preferences_of_apt() -> List[str]:

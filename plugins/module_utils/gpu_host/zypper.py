@@ -1,6 +1,7 @@
 """zypper and rpm: read, simulate, change. Only command-line tools."""
 
 import fnmatch
+import glob
 import os
 import re
 import tempfile
@@ -300,10 +301,10 @@ class Zypper(Rpm):
 def _our_repositories(folder: str) -> List[Dict[str, str]]:
     """Return the repositories that we wrote into a folder: name, key, and whether the list is signed."""
     found = []
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        text = files.read_text(os.path.join(folder, name)) or ""
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.repo"))):
+        text = files.read_text(path) or ""
         key = re.search(r"^gpgkey=file://(.+)$", text, re.MULTILINE)
-        if name.endswith(".repo") and text.startswith(_OURS) and key:
+        if text.startswith(_OURS) and key:
             signed = "yes" if "\nrepo_gpgcheck=1\n" in text else ""
-            found.append({"name": name[: -len(".repo")], "key": key.group(1), "signed": signed})
+            found.append({"name": os.path.basename(path)[: -len(".repo")], "key": key.group(1), "signed": signed})
     return found
