@@ -3,41 +3,17 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, packages
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, package_manager, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
 from tests.modules.stand_ins import refused
-from tests.stored import stored
-
-DNF4 = stored("packages_dnf_dnf4.txt")
-DNF5 = stored("packages_dnf_dnf5.txt")
+from tests.stored import stored, stored_rows
 
 
-@pytest.mark.parametrize(
-    ("text", "plan"),
-    [
-        (DNF4, {
-            "install": {
-                "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
-                "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
-            },
-            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
-            "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
-            "remove": {"nvidia-old": "3:570.1-1.el9", "kmod-nvidia-latest-dkms": "3:570.1-1.el9"},
-            "download_bytes": 18 << 20, "disk_bytes": 95 << 20,
-        }),
-        (DNF5, {
-            "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
-            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
-            "downgrade": {}, "remove": {"nvidia-closed": "3:570.1-1.fc42"},
-            "download_bytes": 5 << 10, "disk_bytes": -3 << 20,
-        }),
-    ],
-    ids=["4, with wrapped names", "5, with what is replaced and its sizes"],
-)  # fmt: skip
-def test_the_table_of_dnf_is_read(text, plan):
-    assert dnf.parse(text, "x86_64") == plan
+@pytest.mark.parametrize(("name", "plan"), stored_rows("packages_dnf_plans.json"))
+def test_the_table_of_dnf_is_read(name, plan):
+    assert dnf.parse(stored(name), "x86_64") == plan
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +57,15 @@ def test_what_goes_is_named_in_the_way_of_dnf(monkeypatch):
     dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
     assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
     assert said[1][-1] == "nvidia-driver-libs.i686"
+
+
+def test_a_lock_that_another_program_took_is_waited_for_whatever_code_dnf_ends_with(monkeypatch):
+    lines = ["RPM: error: can't create transaction lock on /var/lib/rpm/.rpm.lock (Resource temporarily unavailable)",
+             "Transaction failed: Failed to obtain rpm transaction lock. Another transaction is in progress."]  # fmt: skip
+    answers = [(0, lines[:1]), (1, lines[1:]), (0, ["Complete!"])]  # dnf 4 ends a script with 0
+    monkeypatch.setattr(dnf.process, "stream", lambda *_a, **_k: answers.pop(0))
+    monkeypatch.setattr(package_manager, "_PAUSE", 0)
+    assert dnf.Dnf().purge(["nv"]) == (True, ["Complete!"])
 
 
 def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(monkeypatch):

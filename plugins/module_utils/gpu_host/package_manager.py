@@ -18,7 +18,7 @@ Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
 MayGo = Callable[[Iterable[str]], List[str]]
 """Returns those of some packages that nobody allowed to be removed."""
-Answer = TypeVar("Answer", bound="Tuple[Any, ...]")
+Answer = TypeVar("Answer")
 _LOCKED = re.compile(
     r"Could not get lock|another process using it|locked by another process|Another transaction is in progress"
     r"|transaction lock on .*Resource temporarily unavailable"
@@ -46,13 +46,13 @@ class PackageManager:
         """Delete temporary files of one transaction."""
 
     def patiently(self, run: Callable[[], Answer]) -> Answer:
-        """Return a command's answer, which begins with its code. While another program has the lock that it needs, run
-        it again: an upgrade that waited for our transaction takes the lock when that ends.
+        """Return a command's answer. While another program has the lock that it needs, run it again: an upgrade that
+        waited for our transaction takes the lock when that ends.
         """
         until = time.monotonic() + _LOCKED_FOR
         while True:
             answer = run()
-            if not answer[0] or not _LOCKED.search(str(answer[1:])) or time.monotonic() > until:
+            if not _LOCKED.search(str(answer)) or time.monotonic() > until:
                 return answer
             self.tell("lock", "waiting for another program to release the package manager's lock")
             time.sleep(_PAUSE)
