@@ -1,15 +1,10 @@
 """Facts of real Debian hosts over real SSH: what changes on the host changes in the facts."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from gpusetup.cli.main import main
-from tests.lab.host import Host
-
-Made = Callable[..., "tuple[Host, Callable[..., dict[str, Any]]]"]
 
 
 @pytest.fixture
@@ -25,8 +20,7 @@ def looked_at(lab_hosts, lab_inventory, monkeypatch, tmp_path, capsys):
             code = main(["facts", str(inventory), "--format", "json", *arguments])
             document = json.loads(capsys.readouterr().out)
             assert code == 0, document
-            told: dict[str, Any] = document["hosts"][host.name]
-            return told
+            return document["hosts"][host.name]
 
         return host, facts
 

@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.download import fetch
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.download import bring, fetch
 
 from tests.flaky import CONTENT, serving
 from tests.modules.stand_ins import refused
@@ -36,3 +36,11 @@ def test_a_server_that_stalls_costs_its_deadline_once(site):
     with refused():
         fetch(site.says("stalls"), {}, "", seconds=0.3, pause=0.01)
     assert site.asked <= 2
+
+
+def test_why_nothing_is_reached_is_told_in_words(tmp_path):
+    reason, gone = "could not be downloaded: Connection refused", {"proxy": "http://127.0.0.1:9"}
+    with refused("GS-442", reason):
+        fetch("http://m.example/key", gone, pause=0.01)
+    with refused("GS-479", reason):
+        bring("http://m.example/x.run", gone, str(tmp_path), lambda *_words: None, pause=0)

@@ -57,11 +57,11 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
         try:
             return _once(url, network, end)
         except urllib.error.HTTPError as error:
-            reason, again = f"{error.code} {error.reason}", error.code >= 500 or error.code in PATIENCE
+            reason, again = _why(error), error.code >= 500 or error.code in PATIENCE
         except (OSError, http.client.HTTPException, _BrokenOff) as error:
-            reason, again = str(getattr(error, "reason", "") or error or repr(error)), not url.startswith("file:")
+            reason, again = _why(error), not url.startswith("file:")
         except ValueError as error:
-            reason, again = str(error), False
+            reason, again = _why(error), False
         if not again or tries == _KEY_TRIES or time.monotonic() + pause > end:
             raise HostFailure(
                 "GS-442", f"a signing key could not be downloaded: {reason}", url,
@@ -70,6 +70,14 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
             )  # fmt: skip
         time.sleep(pause)
         pause *= 2
+
+
+def _why(error: Exception) -> str:
+    """Return why a request failed, in the words of the server or of the system, without the system's number."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{error.code} {error.reason}"
+    cause = getattr(error, "reason", "") or error
+    return str(getattr(cause, "strerror", "") or cause) or repr(cause)
 
 
 def opened(url: str, network: Dict[str, Any], seconds: float, span: str = "") -> Any:
@@ -277,9 +285,7 @@ def _size(path: str) -> int:
 
 
 def _failure(url: str, error: Exception) -> HostFailure:
-    reason = f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else ""
     return HostFailure(
-        "GS-479",
-        "the .run installer could not be downloaded: {}".format(reason or getattr(error, "reason", "") or error), url,
+        "GS-479", f"the .run installer could not be downloaded: {_why(error)}", url,
         hint="check the address, gpusetup_proxy and the host's network; or copy the file to the host and name its path",
     )  # fmt: skip

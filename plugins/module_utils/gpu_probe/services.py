@@ -76,4 +76,5 @@ def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
         return {"status": error.code, "text": "", "error": str(error)}
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
-        return {"status": None, "text": "", "error": str(reason) or type(error).__name__}
+        why = getattr(reason, "strerror", "") or str(reason) or type(error).__name__
+        return {"status": None, "text": "", "error": why}

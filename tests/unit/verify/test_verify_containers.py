@@ -209,7 +209,7 @@ DOWN = [line.replace("gpusetup_textfile_up 1", "gpusetup_textfile_up 0") for lin
 @pytest.mark.parametrize(
     ("changes", "verdict", "said"),
     [
-        ({"status": None, "error": "[Errno 111] Connection refused", "lines": []}, "fail", "Connection refused"),
+        ({"status": None, "error": "Connection refused", "lines": []}, "fail", "Connection refused"),
         ({"status": 500, "error": "HTTP Error 500", "lines": []}, "fail", "does not answer on 127.0.0.1:9100"),
         ({"age": 3600.0}, "fail", "3600 s old"),
         ({"age": None, "error": "/x/gpusetup-gpu.prom: No such file or directory"}, "fail", "No such file"),
@@ -255,8 +255,10 @@ def test_names_and_units_are_those_of_the_tables():
 def test_a_port_that_speaks_no_http_is_an_answer_too(probe):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0\r\n"), daemon=True).start()
-        found = probe.exporter.services.scrape(f"127.0.0.1:{server.getsockname()[1]}", False, 5)
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        found = probe.exporter.services.scrape(place, False, 5)
     assert (found["status"], bool(found["error"])) == (None, True)
+    assert probe.exporter.services.scrape(place, False, 5)["error"] == "Connection refused"
 
 
 def test_the_host_asks_the_exporter_that_its_record_names(probe, tmp_path, monkeypatch):
