@@ -10,6 +10,15 @@ from tests.lab.host import Host
 from tests.lab.repository.build import Repositories
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
+TINY = """
+for name in nvidia nvidia-modeset nvidia-drm nvidia-uvm nvidia-peermem; do
+  printf '#include <linux/module.h>\\nMODULE_LICENSE("NVIDIA");\\nMODULE_VERSION("%s");\\n' "$1" >$name.c
+done
+echo 'obj-m := nvidia.o nvidia-modeset.o nvidia-drm.o nvidia-uvm.o nvidia-peermem.o' >Kbuild
+exec make -C "$2" M="$PWD" modules
+"""
+"""In place of NVIDIA's sources, whose compilation takes minutes, many on a busy machine."""
+BUILD = 'MAKE[0]="sh -e /root/tiny $PACKAGE_VERSION $kernel_source_dir"\n'
 
 
 class Lab(NamedTuple):
@@ -56,6 +65,14 @@ class Lab(NamedTuple):
 def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:
     """Inventory variables: the driver alone, from the lab's copy of NVIDIA's repository."""
     return {**repositories.variables, "gpusetup_components": '["driver"]', **more}
+
+
+def builds_tiny_modules(host: Host) -> None:
+    """Let DKMS on a host compile tiny modules for Debian's own driver packages."""
+    host.path("/root/tiny").write_text(TINY)
+    host.path("/etc/dkms").mkdir(exist_ok=True)
+    for name in ("nvidia-current", "nvidia-tesla-470"):
+        host.path(f"/etc/dkms/{name}.conf").write_text(BUILD)
 
 
 def rpms(host: Host) -> dict[str, str]:

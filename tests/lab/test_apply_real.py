@@ -1,10 +1,9 @@
 """Debian's own packages for real: the driver compiled by DKMS, CuPy from the index, a reboot. Simulated: the GPU alone."""
 
-from typing import Any
-
 import pytest
 
 from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import builds_tiny_modules
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import files_below, kernel_of, packages
 
@@ -77,7 +76,6 @@ def test_debian_13_works_or_is_refused_or_is_left_as_it_was(lab_hosts, lab_inven
         return
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files
-    said: dict[str, Any]
     if outcome["state"] == "refused":
         assert done.code in {4, 5}
         (said,) = outcome["refusals"]
@@ -94,6 +92,7 @@ def test_debians_own_toolkit_once_for_real(lab_hosts, lab_inventory, tmp_path):
     (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
     variables = {**WISHES, "gpusetup_components": '["driver", "cuda"]', "gpusetup_cuda_from": "packages"}
     inventory = lab_inventory([host], variables)
+    builds_tiny_modules(host)
     before = packages(host)
     first = apply(tmp_path, inventory, "--verify", "never", timeout=BUILD).well()
     cuda = first.hosts[host.name]["stack"]["cuda"]["version"]

@@ -6,18 +6,9 @@ Newest of the security archive, down to that of backports, down to the older ser
 import pytest
 
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import CONFIGURATION, host_of, lock
+from tests.lab.lifecycle import CONFIGURATION, builds_tiny_modules, host_of, lock
 from tests.lab.plays import files_below, packages
 
-TINY = """
-for name in nvidia nvidia-modeset nvidia-drm nvidia-uvm nvidia-peermem; do
-  printf '#include <linux/module.h>\\nMODULE_LICENSE("NVIDIA");\\nMODULE_VERSION("%s");\\n' "$1" >$name.c
-done
-echo 'obj-m := nvidia.o nvidia-modeset.o nvidia-drm.o nvidia-uvm.o nvidia-peermem.o' >Kbuild
-exec make -C "$2" M="$PWD" modules
-"""
-"""In place of NVIDIA's sources, whose compilation takes minutes for each of five versions."""
-BUILD = 'MAKE[0]="sh -e /root/tiny $PACKAGE_VERSION $kernel_source_dir"\n'
 LIBRARY = {"": "libcuda1", "470": "libnvidia-tesla-470-cuda1"}
 
 
@@ -66,10 +57,7 @@ def test_newest_backports_old_series_back_and_away(lab):
     wishes = {"gpusetup_source": "distro", "gpusetup_components": '["driver"]'}
     host, inventory = lab.one(wishes, flavour="debian12-bare", machine="t4", network="mirror")
     enable_backports(host)
-    host.path("/root/tiny").write_text(TINY)
-    host.ssh("mkdir", "/etc/dkms")
-    for name in ("nvidia-current", "nvidia-tesla-470"):
-        host.path(f"/etc/dkms/{name}.conf").write_text(BUILD)
+    builds_tiny_modules(host)
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
 
     first = apply(lab.folder, inventory)

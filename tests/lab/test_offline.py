@@ -10,14 +10,12 @@ import pytest
 from tests.lab import machine
 from tests.lab.applying import apply
 from tests.lab.harm import break_build
-from tests.lab.lifecycle import CONFIGURATION, host_of, rpms
+from tests.lab.lifecycle import CONFIGURATION, builds_tiny_modules, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
 from tests.lab.plays import files_below, kernel_of, packages
 from tests.lab.process import run
 
 pytestmark = pytest.mark.slow
-BUILD = 3600
-"""Seconds that a test waits for a compiled driver."""
 OLDER, NEWER = "570.211.01", "580.142"
 RPM_SYSTEMS = {
     "rocky9-like": ("rocky9", "/etc/yum.repos.d", OLDER, NEWER),
@@ -36,7 +34,7 @@ def bundle_by(words, out, repositories, home):
     for name, value in (repositories.variables if repositories is not None else {}).items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
-    done = run([*argv, "--out", out], cwd=CHECKOUT, env=env, timeout=BUILD)
+    done = run([*argv, "--out", out], cwd=CHECKOUT, env=env, timeout=3600)
     said = dict(
         line.partition("#")[0].strip().split("=", 1)
         for line in done.stdout.splitlines()
@@ -126,15 +124,16 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(lab, alone)
 
 
 def test_debians_own_driver_comes_from_a_bundle_on_a_host_that_reaches_nothing(lab, alone):
-    """Debian's real packages, compiled by DKMS; only the GPU is simulated."""
+    """Debian's real packages, whose DKMS compiles tiny modules of the same names."""
     host, kernel = alone, kernel_of(alone)
+    builds_tiny_modules(host)
     words = ["driver", "cupy", "--gpu", "t4", "--os", "debian12", "--kernel", kernel, "--set", "gpusetup_source=distro"]
     made = bundle_by(words, lab.folder / "own", None, lab.folder)
     assert made["gpusetup_source"] == "distro"
     carry(host, lab.folder / "own")
     inventory = lab.inventory([host], {**made, "gpusetup_components": '["driver", "cupy"]'})
 
-    done = apply(lab.folder, inventory, timeout=BUILD).well()
+    done = apply(lab.folder, inventory).well()
     driver = host_of(done)["stack"]["driver"]["version"]
     assert f"version:        {driver}" in host.ssh("modinfo", "-k", kernel, "nvidia-current").stdout
     lab.settled(inventory)
