@@ -10,8 +10,6 @@ from gpusetup.errors import BadInputError
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import DkmsModule
-from gpusetup.model.request import DriverCandidate
-from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
@@ -237,12 +235,3 @@ def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(machi
     assert planner.first(look.facts, wishes).stage == "offers", "the repositories are asked for the other flavour"
     plan = planner.second(look.facts, wishes, preview({})).plan
     assert (plan.state == "unchanged", "installed, works and fits" in str(plan)) == (False, False)
-
-
-def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(machine):
-    offered = (DriverCandidate(version="580.178.04", modules=("proprietary",)),)
-    answer = resolve(request_for(machine().facts, Settings(), offered), matrix())
-    said = SAID.format("Volta")
-    assert [text for text in answer.warnings if said in text] == [
-        f"Tesla V100 PCIe 32GB {said}: the open ones that are installed must be removed"
-    ]

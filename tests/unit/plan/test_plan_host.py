@@ -383,21 +383,3 @@ def test_the_kernel_is_held_on_request_and_freed_again():
     assert "hold-kernel" not in plan(DISTRO)[1]
     assert "linux-image-amd64" in plan(DISTRO, *kernel)[1]["hold-release"]
     assert "hold-release" not in plan(wish, *kernel)[1]
-
-
-def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too():
-    """It works and fits, so it is kept; its packages, holds and pins stay those that were applied."""
-    keep = host("ubuntu24.04-h200-keep")
-    first = planned(planner, changed(keep, driver=None), DRIVER, nvidia_ubuntu)
-    version = first.stack.driver.version
-    there = {item.name: item.version for item in first.variables.gpu_driver_packages}
-    driver = {"version": version, "loaded": {"version": version}, "library": version, "module": version}
-    state = HostRecord(lock=first.lock, holds=tuple(sorted(there)))
-    applied = changed(with_installed(keep, there), packages={"held": tuple(there)}, driver=driver, state=state)
-    second = planned(planner, applied, asked("driver", "torch"), nvidia_ubuntu)
-    assert (second.stack.driver.installed, second.stack.driver.version) == (True, version)
-    for name in ("gpu_driver_packages", "gpu_driver_version", "gpu_packages_hold", "gpu_repo_pins", "gpu_repo_sources"):
-        assert getattr(second.variables, name) == getattr(first.variables, name), name
-    assert "install-driver" not in [action.id for action in second.actions]
-    foreign = planned(planner, changed(applied, state=None), asked("driver", "torch"), nvidia_ubuntu)
-    assert foreign.variables.gpu_driver_packages is UNSET, "somebody else's is left alone"
