@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 from . import commands
 
 CAPTURE_FILE = "gpusetup-capture.json"
-_FILE_LIMIT = 8 * 1024 * 1024
+_FILE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 _DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
 

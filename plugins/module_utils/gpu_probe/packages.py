@@ -51,7 +51,9 @@ def _dpkg(host: LiveHost, also: Any) -> Dict[str, Any]:
     ):
         want, flag, state = (fields.get("Status", "") + "   ").split(" ")[:3]
         name = fields.get("Package", "")
-        if flag == "reinstreq" or (state not in _SANE and not state.startswith("triggers")):
+        if state.startswith("triggers"):  # it works, and waits for work on files of others
+            state = "installed"
+        if flag == "reinstreq" or state not in _SANE:
             problems.append("{} is {}".format(name, "broken and must be reinstalled" if flag == "reinstreq" else state))
         if state == "not-installed" or not (RELEVANT.match(name) or name in also):
             continue

@@ -30,17 +30,17 @@ def test_relevant_packages_with_who_made_them(machine):
     kernel, full = "linux-image-6.1.0-50-amd64", "535.309.01-0+deb12u1"
     told = dpkg(
         machine,
-        stanza("bash"),
+        stanza("bash") + " x" * (5 << 20) + "\n",
         stanza("nvidia-driver", full, maintainer="Debian NVIDIA Maintainers <pkg-nvidia@lists.debian.org>"),
         stanza("cuda-drivers", "580.95.05-1", maintainer="cudatools <cudatools@nvidia.com>"),
-        stanza("libcuda1", full, arch="i386"),
+        stanza("libcuda1", full, status="install ok triggers-pending", arch="i386"),
         stanza(kernel, "6.1.176-1", status="hold ok installed"),
         stanza("nvidia-smi", "1", status="deinstall ok config-files"),
     )
     there = told["installed"]
     assert sorted(there) == ["cuda-drivers", "libcuda1:i386", kernel, "nvidia-driver", "nvidia-smi"]
     assert (there["nvidia-driver"]["origin"], there["cuda-drivers"]["origin"]) == ("distribution", "nvidia")
-    assert there["nvidia-smi"]["state"] == "config-files"
+    assert (there["libcuda1:i386"]["state"], there["nvidia-smi"]["state"]) == ("installed", "config-files")
     assert (told["held"], told["problems"]) == ([kernel], [])
 
 
