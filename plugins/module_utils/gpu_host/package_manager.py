@@ -20,10 +20,10 @@ MayGo = Callable[[Iterable[str]], List[str]]
 """Returns those of some packages that nobody allowed to be removed."""
 Answer = TypeVar("Answer")
 _LOCKED = re.compile(
-    r"Could not get lock|another process using it|locked by another process|Another transaction is in progress"
-    r"|transaction lock on .*Resource temporarily unavailable"
+    r"(?<!cache lock: )Could not get lock|another process using it|locked by another process"
+    r"|Another transaction is in progress|transaction lock on .*Resource temporarily unavailable"
 )
-"""What apt, dpkg and rpm print if another program has taken their lock since it was last free."""
+"""What apt, dpkg and rpm print when they give up because another program has taken their lock."""
 _LOCKED_FOR, _PAUSE = 600, 3.0
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 
