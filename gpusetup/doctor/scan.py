@@ -42,7 +42,7 @@ MODULE = re.compile(
 NVIDIA = re.compile(r"nvidia|nvrm|\bnv(?:-|hda|_peer)", re.IGNORECASE)
 NEAR = {
     "dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed",
-    "module-wrong-kernel",
+    "dkms-stale-tree", "module-wrong-kernel",
 }  # fmt: skip
 """Causes whose words occur with any module: the lines around decide which module it is."""
 
