@@ -101,12 +101,22 @@ def _refuse_unwritable(name: str, option: str, *, folder: bool) -> None:
 
 
 def check_arguments(arguments: argparse.Namespace, parser: Parser) -> None:
-    """Refuse, before any work, no forks, and a file or folder to write that cannot be written.
+    """Refuse, before any work, no forks, and a file or folder that is an address, or to write and cannot be written.
 
     Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
     """
     if "forks" in arguments:
         check_numbers(arguments, "forks", least=1)
+    for one in parser.arguments:
+        named = getattr(arguments, one.dest, None) if one.metavar in ("FILE", "DIR") else None
+        for name in named if isinstance(named, list) else [named or ""]:
+            if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name):
+                kind = "file" if one.metavar == "FILE" else "folder"
+                raise BadInputError(
+                    "GS-105", f"{name} is an address, not a {kind} of this machine",
+                    path="".join(one.option_strings[:1]) or str(one.metavar),
+                    hint="read: download it first, and name the file; write: name a file, and upload it afterwards",
+                )  # fmt: skip
     if getattr(arguments, "answers", False) and arguments.out == "-":
         arguments.out = None  # standard output, as for other programs
     written = {"out", "csv", "html", "observations", "lease_out", "bundle", "textfile"}
