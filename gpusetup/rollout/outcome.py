@@ -12,6 +12,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode
 from msgspec.structs import replace
 
+from gpusetup.drive.causes import counted
 from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import Exit
@@ -60,10 +61,12 @@ def planned_only(plan: HostPlan) -> HostOutcome:
     return _outcome(plan, plan.state)
 
 
-def not_started(plan: HostPlan, why: str = "") -> HostOutcome:
-    """Return the outcome of a host that was not started."""
+def not_started(
+    plan: HostPlan, why: str = "the run was stopped before it; run the same command to go on"
+) -> HostOutcome:
+    """Return the outcome of a host that was not started, with the reason."""
     found = _outcome(plan, "not-started")
-    return replace(found, warnings=(why, *found.warnings)) if why else found
+    return replace(found, warnings=(why, *found.warnings))
 
 
 def postponed(plan: HostPlan, why: str) -> HostOutcome:
@@ -71,10 +74,17 @@ def postponed(plan: HostPlan, why: str) -> HostOutcome:
     return replace(_outcome(plan, "postponed"), pending=(why,))
 
 
+def too_many(outcomes: dict[str, HostOutcome], allowed: int) -> str:
+    """Return the reason to start no other host if too many failed."""
+    failed = sum(outcome.state in _FAILED for outcome in outcomes.values() if outcome.seconds)
+    told = f"{counted(failed, 'host')} failed, more than --max-fail {allowed} allows; mend them, then run it again"
+    return told if failed > allowed else ""
+
+
 def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
     """Return whether the rollout ends here: too many hosts failed, or the user stopped it."""
     states = [outcome.state for outcome in outcomes.values() if outcome.seconds]
-    return sum(state in _FAILED for state in states) > allowed or "interrupted" in states
+    return bool(too_many(outcomes, allowed)) or "interrupted" in states
 
 
 def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], allowed: int) -> dict[str, int]:

@@ -147,6 +147,11 @@ def kept(roll):
     return {name: host["state"] for name, host in document["hosts"].items()}
 
 
+def why(roll, name):
+    """What the run's folder says first about a host that was not started."""
+    return json.loads((roll.folder.path / "applied.json").read_bytes())["hosts"][name]["warnings"][0]
+
+
 def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
     with pytest.raises(KeyboardInterrupt):
         roll({}, cut=("verify", 1))
@@ -180,6 +185,9 @@ def test_a_stop_behind_a_batch_keeps_it_and_begins_no_other(roll):
     states, changed, _verified = roll({}, cut=("record", 2), batch="1,2")
     assert changed == [("a",), ("b", "c")]
     assert states == LEFT | all_of("abc", "done") | all_of("de", "not-started")
+    assert why(roll, "e").startswith("the run was stopped before it")
+    roll({"a": "failed", "b": "failed"}, batch="1", max_fail=1)
+    assert why(roll, "e").startswith("2 hosts failed, more than --max-fail 1 allows")
 
 
 @pytest.mark.parametrize(
@@ -211,8 +219,7 @@ def test_a_domain_with_too_many_failures_is_left_alone_and_the_others_go_on(roll
     states, changed, _ = roll({"a": "failed"}, domains=RACKS, batch="1", max_fail=5, max_fail_domain=0)
     assert changed == [("a",), ("d",), ("e",)]
     assert states == LEFT | {"a": "failed"} | all_of("bc", "not-started") | all_of("de", "done")
-    applied = json.loads((roll.folder.path / "applied.json").read_text())
-    assert applied["hosts"]["b"]["warnings"] == ["1 host of rack-1 failed"]
+    assert why(roll, "b") == "1 host of rack-1 failed"
     assert stopped_rollout(tmp_path, "hosts.ini").hosts == ("a", "b", "c")
     states, _, _ = roll({"a": "failed", "d": "failed"}, domains=RACKS, batch="1", max_fail=5, max_fail_domain=1)
     assert [states[name] for name in NAMES] == ["failed", "done", "done", "failed", "done"], "within its budget"
