@@ -33,6 +33,8 @@ STEPS: dict[State, tuple[int, str, str]] = {
 OF = 4
 _RETRIES = {6: 8, 7: 3}
 """Exit code of apply → number of tries: a mirror may come back, and a transaction is resumed."""
+_CUTS = max(_RETRIES.values())
+"""Number of boots, failed tries among them, that may end while the stack is applied."""
 _RETRIES_OF = {"GS-403": 12, "GS-442": 8}
 """Reference → number of tries: another apply on this host ends at some time; a key server may answer later."""
 
@@ -79,6 +81,8 @@ def begin(before: Status | None, now: Moment) -> Status:
         return _enter(replace(before, ok=True, attempts=0, reboots=(), last_error=None), "waiting", now)
     if before.state == "rebooting" and before.boot == now.boot:
         return replace(before, step=STEPS["rebooting"][0], of=OF)
+    if before.state == "applying" and before.boot != now.boot:
+        return _cut(before, now)
     return _enter(before, "waiting", now)
 
 
@@ -134,6 +138,18 @@ def _troubled(status: Status, problem: Problem, now: Moment) -> Status:
         told = replace(status, attempts=attempts, last_error=problem)
         return _enter(told, "retrying", now, doing=f"try {attempts} of {allowed} failed: {problem.message}")
     return _failed(replace(status, attempts=attempts), problem, now)
+
+
+def _cut(status: Status, now: Moment) -> Status:
+    """Return the status after a boot that ended while the stack was applied, perhaps because of that."""
+    status = replace(status, attempts=status.attempts + 1)
+    if status.attempts < _CUTS:
+        return _enter(status, "waiting", now)
+    problem = Problem(
+        reference="GS-753", message=f"the machine went down while it applied the stack, at try {status.attempts}",
+        hint="see the end of the last boot: journalctl --boot -1 --lines 200",
+    )  # fmt: skip
+    return _failed(status, problem, now)
 
 
 def _failed(status: Status, problem: Problem, now: Moment) -> Status:

@@ -111,7 +111,9 @@ class Callback:
         for attempt in range(_TRIES):
             try:
                 with session() as opened:
-                    answer = opened.post(self.url, data=body, headers=headers, timeout=15, allow_redirects=False)
+                    answer = opened.post(
+                        self.url, data=body, headers=headers, timeout=15, allow_redirects=False, stream=True
+                    )
                 if not passes(answer.status_code):
                     return
             except Unfetched:

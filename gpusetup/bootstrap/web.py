@@ -31,6 +31,8 @@ def authorities(root: Path = Path("/")) -> str | bool:
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 _TIMEOUT = 60.0
 _BLOCK = 1 << 16
+_LONGEST_ANSWER = 8 << 20
+"""Limit, in bytes, of answers that are not streamed: statuses, and those of a lease store."""
 
 
 class Unfetched(Exception):  # noqa: N818 - a name for the result, not for the error
@@ -91,6 +93,13 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
 
         asked = ""
         """The address of the last request."""
+
+        def request(self, method: Any, url: Any, *words: Any, **named: Any) -> requests.Response:
+            """Return an answer; what is not streamed is read here, since a server may send without an end."""
+            answer = super().request(method, url, *words, **{**named, "stream": True})
+            if not named.get("stream"):
+                answer._content = content_of(answer, url, _LONGEST_ANSWER, time.monotonic() + _TIMEOUT)  # noqa: SLF001 - as requests does
+            return answer
 
         def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
             self.asked = url

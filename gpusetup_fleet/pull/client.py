@@ -303,7 +303,7 @@ def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
             with session(settings.ca) as opened_:
                 answer = opened_.post(
                     f"{settings.url}/v1/reports", data=path.read_bytes(), timeout=_TIMEOUT, allow_redirects=False,
-                    headers=_authorized(settings) | {"Content-Type": "application/json"},
+                    headers=_authorized(settings) | {"Content-Type": "application/json"}, stream=True,
                 )  # fmt: skip
             code = answer.status_code
             if code in (200, 409):

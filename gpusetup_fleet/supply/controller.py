@@ -186,7 +186,7 @@ def _pip(*arguments: str) -> None:
         raise BadInputError(
             "GS-710",
             "this Python has no pip, which is needed to fetch the wheels",
-            hint=f"{sys.executable} -m ensurepip",
+            hint=f"{sys.executable} -m ensurepip; on Debian and Ubuntu: apt install python3-pip python3-venv",
         )
     if "No space left on device" in done.err:
         raise HostFailedError(

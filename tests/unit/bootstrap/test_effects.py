@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import threading
 import time
+from contextlib import suppress
 from copy import copy
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,6 +20,7 @@ from gpusetup.bootstrap.effects import outcome_of_apply
 from gpusetup.bootstrap.machine import Moment, begin
 from gpusetup.bootstrap.run import Callback
 from gpusetup.bootstrap.userdata import Config
+from gpusetup.bootstrap.web import Unfetched, session
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import Problem, Status
 from tests.flaky import listening
@@ -145,6 +147,9 @@ class Server(BaseHTTPRequestHandler):
         type(self).seen.append((self.headers["Authorization"], body))
         self.send_response(503 if len(type(self).seen) <= 2 else 200)
         self.end_headers()
+        with suppress(OSError):
+            while len(type(self).seen) > 2:  # a body without an end
+                self.wfile.write(bytes(1 << 16))
 
 
 def test_the_callback_retries_and_carries_the_token(tmp_path):
@@ -157,8 +162,10 @@ def test_the_callback_retries_and_carries_the_token(tmp_path):
         assert handler.seen == []
         handler.answers.set()
         assert callback.settle(60)
-    assert [who for who, _ in handler.seen] == ["Bearer s3cret"] * 3
-    assert msgspec.json.decode(handler.seen[-1][1], type=Status) == STATUS
+        with session() as opened, pytest.raises(Unfetched, match="more than"):
+            opened.post(web.url, data=b"")
+    assert [who for who, _ in handler.seen] == ["Bearer s3cret"] * 3 + [None]
+    assert msgspec.json.decode(handler.seen[-2][1], type=Status) == STATUS
 
 
 def test_a_status_that_comes_while_the_one_before_it_is_done_with_is_waited_for(monkeypatch):

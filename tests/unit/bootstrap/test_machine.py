@@ -69,8 +69,18 @@ def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state):
     before = Status(state=state, started="t", since="t", boot="b1", attempts=1)
     for boot in ("b1", "b2"):
         resumed = begin(before, now(boot))
-        assert (resumed.state, resumed.reboots, resumed.attempts) == ("waiting", (), 1)
+        tries = 2 if state == "applying" and boot == "b2" else 1
+        assert (resumed.state, resumed.reboots, resumed.attempts) == ("waiting", (), tries)
         assert drive(resumed, OK, OK, boot=boot).state == "done"
+
+
+def test_a_stack_that_ends_the_machine_is_not_applied_at_each_boot_for_ever():
+    status, boots = begin(None, now("0")), 0
+    while status.state not in FINAL:
+        boots += 1
+        status = begin(drive(status, OK, boot=str(boots)), now(str(boots + 1)))
+    assert (status.state, boots, status.last_error.reference) == ("failed", 8, "GS-753")
+    assert begin(status, now("9")).attempts == 0
 
 
 def test_the_first_stage_has_the_same_final_states():
