@@ -19,6 +19,8 @@ _GRAVE = r"(?m)\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b"
 """The words that `painted` colours."""
 _COLOUR = "\x1b\\[[0-9;]*m"
 """Belongs on a terminal, not in a file."""
+_OWN_COLOUR = "\x1b\\[(?:0|1|2|(?:1;)?3[1-6])?m"
+"""What gpusetup writes itself. Others hide text, so a host must not send them."""
 
 
 class _Nowhere(io.TextIOBase):
@@ -46,7 +48,19 @@ def say(text: str) -> None:
     """Print a line that is not part of the answer."""
     from gpusetup.components.parsing import without_logins
 
-    print(without_logins(text), file=aside(), flush=True)
+    print(shown(without_logins(text), sys.stderr), file=aside(), flush=True)
+
+
+def shown(text: str, stream: IO[str]) -> str:
+    """Return a text for a stream: of what can drive a terminal it has lines and, if shown there, our own colours."""
+    return "\n".join(line if line.isprintable() else _shown(line, stream) for line in text.split("\n"))
+
+
+def _shown(line: str, stream: IO[str]) -> str:
+    from gpusetup.model import visible
+
+    parts = re.split(f"({_OWN_COLOUR})", line) if coloured(stream) else [line]
+    return "".join(part if number % 2 else visible(part, "\t") for number, part in enumerate(parts))
 
 
 def json_text(document: object) -> str:
@@ -90,8 +104,7 @@ def write_folder(folder: str, texts: Mapping[str, str], reference: str, what: st
 
 def write_answer(text: str, out: str | None) -> None:
     """Write the answer to standard output, or to the file `out`."""
-    if not text.endswith("\n"):
-        text += "\n"
+    text = shown(text if text.endswith("\n") else text + "\n", sys.stdout)
     if out is None:
         sys.stdout.write(_narrowed(text))
         sys.stdout.flush()
@@ -184,8 +197,10 @@ def warn(text: str) -> None:
 def print_error(error: GpuSetupError, output_format: str) -> None:
     """Print an error as text on standard error, and for JSON as a document on standard output."""
     from gpusetup.components.parsing import without_logins
+    from gpusetup.model import visible
 
     as_json = without_logins(json_text(error.to_document())) if output_format == "json" else ""
+    as_json = visible(as_json, "\n")
     if as_json and sys.stdout.isatty():
         sys.stdout.write(as_json)
         return  # where the document goes into a file, the terminal shows the text below
@@ -198,7 +213,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
     if error.link:
         lines.append(f"more: {error.link}")
     # Escape control characters, which a file or an option may contain, and cut endless words.
-    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], "\n".join(lines))
+    text = visible("\n".join(lines), "\n\t")
     text = re.sub(r"(\S{200})\S{200,}", r"\1…", without_logins(text))
     if coloured(sys.stderr):
         text = f"\x1b[1;31merror:\x1b[0m{text.removeprefix('error:')}"

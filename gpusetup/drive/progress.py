@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from gpusetup.drive.causes import common, counted
+from gpusetup.model import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,13 +52,13 @@ class _Failures:
     def take(self, event: Event, host: HostProgress) -> None:
         """Print a failure."""
         message = host.failure.message.strip() if host.failure is not None else ""
-        first = message.splitlines()[0] if message else ""
+        first = visible(message.splitlines()[0]) if message else ""
         unreachable = event["event"] == "unreachable"
         text = f"{_UNREACHABLE}{first}" if unreachable else f"FAILED {event.get('name')}: {first}"
         cause = common(text, host.name, str(host.connection.get("ansible_host") or ""))
         self.count[cause] += 1
         if self.count[cause] <= (1 if unreachable else _TOLD):
-            self.say(f"{host.name}: {text}")
+            self.say(f"{visible(host.name)}: {text}")
 
     def end(self) -> None:
         """Print how many further hosts had each cause."""
@@ -110,7 +111,7 @@ class PlainProgress:
         )
 
     def _say(self, who: str, text: str) -> None:
-        print(f"{who}: {text}", file=self.out, flush=True)
+        print(visible(f"{who}: {text}"), file=self.out, flush=True)
 
 
 class _LiveProgress:
@@ -167,7 +168,8 @@ class _LiveProgress:
             return grid
         for host in busy:
             # The time comes first, since long lines are cut off at the end.
-            grid.add_row(Text(host.name), Text(f"{now - host.task_since:4.0f} s  {host.detail or host.task}"))
+            step = visible(host.detail or host.task)
+            grid.add_row(Text(visible(host.name)), Text(f"{now - host.task_since:4.0f} s  {step}"))
         return grid
 
 

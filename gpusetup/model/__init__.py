@@ -35,15 +35,17 @@ def stamp(moment: datetime | float | None = None) -> str:
 
 
 def visible(text: str, but: str = "") -> str:
-    """Return a text with control and text-direction characters, except those in `but`, as code points."""
+    """Return a text with control and text-direction characters, except those in `but`, as JSON's escapes of them."""
     if text.isprintable():
         return text
     import unicodedata
 
     hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    return "".join(
-        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
-    )
+    return "".join(_escape(one) if one not in but and unicodedata.category(one) in hidden else one for one in text)
+
+
+def _escape(letter: str) -> str:
+    return "".join(f"\\u{unit}" for unit in letter.encode("utf-16-be", "surrogatepass").hex(" ", 2).split())
 
 
 class Reading:

@@ -26,6 +26,8 @@ from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
 from gpusetup.cli.session import _ask
 from gpusetup.cli.streams import terminated_is_interrupted
+from gpusetup.drive.events import Failure, HostProgress
+from gpusetup.drive.progress import PlainProgress
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from tests.stored import stored_rows
@@ -228,6 +230,22 @@ def test_a_file_gets_no_colours(monkeypatch, tmp_path):
     assert "\x1b" in table
     output.write_answer(output.painted("FAILED\n") + table, str(tmp_path / "answer.txt"))
     assert "\x1b" not in (tmp_path / "answer.txt").read_text(encoding="utf-8")
+
+
+def test_nothing_that_a_host_says_drives_the_terminal(monkeypatch, capsys):
+    said = "\x1b[8m\x1b]0;x\x07\x9b\u202e\U000e0001 \x1b[1;31mFAILED\x1b[0m"
+    plain = r"\u001b[8m\u001b]0;x\u0007\u009b\u202e\udb40\udc01 "
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for tell in (lambda text: output.write_answer(text, None), output.say):
+        tell(said)
+    assert "".join(capsys.readouterr()) == f"{plain}\x1b[1;31mFAILED\x1b[0m\n" * 2
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.write_answer(said, None)
+    failed = HostProgress("a", failure=Failure("Look", said))
+    PlainProgress(sys.stdout).failures.take({"event": "failed", "name": "Look"}, failed)
+    assert "\x1b" not in (shown := capsys.readouterr().out)
+    assert shown.count(plain) == 2
 
 
 def test_a_file_name_that_is_not_utf8_is_in_every_answer(tmp_path):
