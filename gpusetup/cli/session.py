@@ -5,7 +5,7 @@ import getpass
 import os
 import sys
 
-from gpusetup.cli.output import aside
+from gpusetup.cli.output import aside, warn
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.playbook import Session
@@ -47,6 +47,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         become_password=become,
         vault_password=vault,
         command=arguments.command,
+        warn=warn,
     )
     session.expect_playbooks()
     return session

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible import constants, context, release
+from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from gpusetup.components.parsing import secrets_in, without_login, without_logins, without_secrets
 from gpusetup.drive.inventory import check_address, check_host_name
@@ -56,6 +57,7 @@ class EventWriter:
         self._playbook = ""
         self._packed: Path | None = None
         self._secrets: set[str] = set()
+        self._wishes: dict[str, dict[str, Any]] = {}
         self._shard = {"shard": int(os.environ[NUMBER])} if NUMBER in os.environ else {}
 
     # --- the playbook -------------------------------------------------------------------------------------------
@@ -83,6 +85,8 @@ class EventWriter:
         for host in own:
             variables = manager.get_vars(play=play, host=host, _hosts=names, _hosts_all=all_names)
             hosts[host.name], secrets = _host_document(manager, variables, host)
+            if rivals := self._rivals(manager, host, variables):
+                hosts[host.name]["rivals"] = rivals
             self._learn(secrets)
             if not hosts[host.name]["refused"]:
                 kept.append(host)
@@ -90,6 +94,33 @@ class EventWriter:
         self._write("hosts", play=play.get_name(), hosts=hosts, forks=context.CLIARGS.get("forks"), **rest)
         if len(kept) < len(all_hosts):
             _leave_out(inventory, kept)
+
+    def _rivals(self, manager: Any, host: Any, variables: Any) -> dict[str, list[str]]:
+        """Return the wishes about which groups of equal rank differ, with the groups: first the one that counts.
+
+        Ansible takes the group that is last by name, without a word.
+        """
+        levels: dict[tuple[int, int], dict[str, dict[str, Any]]] = {}
+        for group in sorted(host.groups, key=lambda one: one.name):
+            for name, value in self._wishes_of(manager, group).items():
+                level = levels.setdefault((group.depth, group.priority), {})
+                level.setdefault(name, {})[_text(group.name)] = value
+        found = {}
+        for _, level in sorted(levels.items()):  # a higher level decides
+            for name, values in level.items():
+                counts = [group for group, value in values.items() if value == variables.get(name)]
+                others = [group for group in values if group not in counts]
+                found[name] = [counts[-1], *others] if counts and others and name not in host.vars else []
+        return {name: groups for name, groups in found.items() if groups}
+
+    def _wishes_of(self, manager: Any, group: Any) -> dict[str, Any]:
+        """Return the variables for gpusetup of a group: those in the inventory, then those of its files."""
+        if group.name not in self._wishes:
+            inventory = manager._inventory
+            files = get_vars_from_inventory_sources(manager._loader, inventory._sources, [group], "all")
+            told = {**group.vars, **files}
+            self._wishes[group.name] = {name: told[name] for name in told if name.startswith(_ASKED)}
+        return self._wishes[group.name]
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002 - Ansible's
         self._write("task", task=_text(task._uuid), **_task_document(task))

@@ -102,6 +102,8 @@ class HostProgress:
     connection: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, Any] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
+    rivals: dict[str, list[str]] = field(default_factory=dict)
+    """Variables about which groups of equal rank differ, with the groups: first the one that counts."""
     roles: bool = False
     """Whether its inventory sets variables of our roles."""
     problem: str = ""
@@ -162,6 +164,7 @@ class Track:
             host.connection = said.get("connection", {})
             host.variables = said.get("variables", {})
             host.groups = tuple(said.get("groups", ()))
+            host.rivals = said.get("rivals", {})
             host.problem = said.get("problem", "")
             host.roles = bool(said.get("roles"))
             if said.get("refused"):

@@ -38,6 +38,8 @@ class InventoryMemory:
 
     def __init__(self) -> None:
         self._memory: IO[bytes] | None = None
+        self.unread: set[str] = set()
+        """Its parts that Ansible cannot read, as far as they were reported."""
         self.typed = False
         """All variables of our roles are ours, as the first look has shown: their types are known, no role checks."""
 

@@ -2,11 +2,13 @@
 
 import configparser
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Protocol
 
 from gpusetup.content import COLLECTION
@@ -22,6 +24,7 @@ from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import password_pipe, secrets_pipe
 from gpusetup.drive.shards import Shards
 from gpusetup.errors import BadInputError
+from gpusetup.model.request import SITE_FILE
 from gpusetup.model.variables import RoleVariables
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -56,6 +59,8 @@ class Session:
     vault_password: str | None = field(default=None, repr=False)
     command: str = ""
     """The command line, for the audit log."""
+    warn: Callable[[str], None] = lambda _text: None
+    """Shows a warning about the inventory."""
     memory: InventoryMemory = field(default_factory=InventoryMemory, repr=False, compare=False)
     server: ForkServer = field(default_factory=ForkServer, repr=False, compare=False)
 
@@ -148,6 +153,12 @@ def run_playbook(
                 said = secrets.without(text)
                 run.append_log(said + "\n")
                 complaints.take(channel, said)
+                place = said.removeprefix(_UNREAD).split(" as an ")[0]
+                known = place in session.memory.unread or place.endswith(f"/{SITE_FILE}")
+                if said.startswith(_UNREAD) and not known:
+                    session.memory.unread.add(place)
+                    see = f"see why: ansible-inventory -i {quote(place)} --graph"
+                    session.warn(f"{place} cannot be read, so its hosts are missing; {see}")
 
             def tick() -> None:
                 secrets.listen()
@@ -191,6 +202,10 @@ def run_playbook(
     return PlaybookRun(name, finished, track)
 
 
+_UNREAD = "[WARNING]: Unable to parse "
+"""How Ansible begins to name a source of hosts that no plugin can read, such as a program of a cloud that fails."""
+
+
 class _Errors:
     """The last error lines of Ansible itself."""
 
@@ -210,7 +225,8 @@ class _Errors:
 
 
 def _is_error(line: str) -> bool:
-    return "ERROR" in line or ": error: " in line
+    """Return whether a line says why Ansible cannot go on: also of a program that should have listed the hosts."""
+    return re.search("ERROR|: error: |with '?script'? plugin: ", line) is not None
 
 
 def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> BadInputError:

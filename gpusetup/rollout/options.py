@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from gpusetup.drive.events import Track
+from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.playbook import Observer
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model import Reading, toml
@@ -121,8 +121,14 @@ def settings_of_hosts(
         own = read_level(variables, name, prefix=PREFIX)
         wanted = settings_for(own, file, line, wishes.requirements)
         settings[name] = msgspec.structs.replace(_with_token(wanted), policy=policy)
-        lost[name] = overruled(own, file, wishes.requirements, settings[name])
+        lost[name] = (*_rivals(host), *overruled(own, file, wishes.requirements, settings[name]))
     return settings, lost
+
+
+def _rivals(host: HostProgress) -> Iterator[str]:
+    for name, (counts, *others) in host.rivals.items():
+        told = f"{name}: the groups {', '.join(sorted([counts, *others]))} of equal rank differ, and {counts}'s counts"
+        yield f"{told}; set ansible_group_priority in one of them, or {name} in the host"
 
 
 def _with_token(settings: Settings) -> Settings:

@@ -84,10 +84,19 @@ def test_no_hosts_is_bad_input(ansible):
     assert caught.value.exit == 3
 
 
-def test_what_ansible_says_of_a_bad_inventory_is_passed_on(ansible):
+@pytest.mark.parametrize("why", ["[ERROR]: Invalid entry", "[WARNING]: Failed to parse with 'script' plugin: exit 1"])
+def test_what_ansible_says_of_a_bad_inventory_is_passed_on(ansible, why):
     with pytest.raises(BadInputError) as caught:
-        run(ansible("print('[ERROR]: Invalid section entry', file=sys.stderr)\nsys.exit(1)"))
-    assert "Invalid section entry" in caught.value.context
+        run(ansible(f'for line in ("{why}", *["more"] * 9): print(line, file=sys.stderr)\nsys.exit(1)'))
+    assert caught.value.context == why
+
+
+def test_a_part_of_the_inventory_that_cannot_be_read_is_named_once(ansible):
+    warning, told = "[WARNING]: Unable to parse /x/aws.sh as an inventory source", []
+    session = ansible(f"hosts('a')\nprint('{warning}', file=sys.stderr)\ntell('end', stats={{}})")
+    for _ in range(2):
+        run(replace(session, warn=told.append))
+    assert [text.partition(" ")[0] for text in told] == ["/x/aws.sh"]
 
 
 def test_ctrl_c_stops_cleanly_and_tells_who_was_where(ansible):

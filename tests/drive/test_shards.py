@@ -6,25 +6,9 @@ import pytest
 
 from gpusetup.drive import shards as shards_module
 from gpusetup.drive.playbook import run_playbook
+from tests.stored import stored
 
-PROGRAM = """
-from gpusetup.drive.shards import NUMBER, SIZE, WHICH, own_hosts
-from pathlib import Path
-from types import SimpleNamespace
-everybody = [SimpleNamespace(name=f"h{number}") for number in range(TOTAL)]
-own = [host.name for host in own_hosts(everybody, os.environ)]
-shard = int(os.environ.get(NUMBER, 0))
-def say(event, **fields):
-    tell(event, shard=shard, **fields)
-BEFORE
-rest = {} if WHICH in os.environ else {"rest": [host.name for host in everybody[len(own):]]}
-say("hosts", play="x", forks=5, hosts={name: {"connection": {}, "variables": {}, "groups": []} for name in own}, **rest)
-AFTER
-for name in own:
-    say("ok", host=name, task="1", data={"shard": shard})
-say("end", stats={})
-"""
-
+PROGRAM = stored("sharded-ansible.py.txt")
 WAITS = "while shard == 0 and Path(os.environ['GPUSETUP_EVENTS']).read_text().count('\"end\"') < 2: time.sleep(0.05)"
 
 

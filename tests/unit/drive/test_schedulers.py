@@ -11,7 +11,7 @@ from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerErro
 from gpusetup.errors import BadInputError
 from gpusetup_fleet.health import schedulers as health
 from tests.refusals import refused
-from tests.stored import spoiled
+from tests.stored import spoiled, stored
 
 # Slurm 22.05.8 of Debian 12, shortened in the middle.
 NODE = (
@@ -56,22 +56,7 @@ def slurm(program):
         (program.folder / "reason").write_text(reason)
         (program.folder / "looks").write_text(str(looks))
         (program.folder / "reservations").write_text(reservations)
-        program(
-            "scontrol",
-            """
-case "$*" in
-  *"show node"*)
-    state=$(cat state); reason=$(cat reason); looks=$(cat looks)
-    case $state in ALLOCATED*) [ "$looks" -gt 0 ] && echo $((looks - 1)) >looks || state=IDLE${state#ALLOCATED};; esac
-    printf '%s' "NodeName=n1 Gres=gpu:1 State=$state ThreadsPerCore=1 ExtSensorsTemp=n/s"
-    [ -n "$reason" ] && echo " Reason=$reason [root@2026-11-22T03:10:03]" || echo ;;
-  *"show reservation"*) cat reservations ;;
-  *"show hostnames"*) printf 'n1\\nn2\\n' ;;
-  *State=DRAIN*) echo "$(cat state)+DRAIN" >state; echo "${4#Reason=}" >reason ;;
-  *State=RESUME*) sed -i 's/+DRAIN//; s/DOWN/IDLE/' state; : >reason ;;
-  *) exit 1 ;;
-esac""",
-        )
+        program("scontrol", stored("scontrol.sh.txt"))
         program("squeue", "echo 41")
         return Slurm(call=Caller())
 

@@ -1,7 +1,6 @@
 """Records of this and of other versions: what is understood is used and stays until it is asked for anew, what is not is named."""
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
@@ -23,55 +22,8 @@ from tests.refusals import refused
 from tests.stored import stored_rows
 from tests.unit.plan.conftest import DRIVER, asked, host, nvidia_ubuntu, planner
 
-LOCK: dict[str, Any] = {
-    "schema": SCHEMA,
-    "key": "0123456789abcdef",
-    "matrix": {"date": "2026-11-20", "digest": "aa"},
-    "stack": {
-        "driver": {"version": "580.95.05", "branch": "580", "module": "open", "relation": "native", "installed": False}
-    },
-    "wanted": {
-        "packages": {
-            "manager": "apt",
-            "sources": [{"name": "cuda", "uris": ["https://example.com/"], "key": {"fingerprints": ["AA"]}}],
-            "driver": [{"name": "nvidia-open-580", "version": "580.95.05-1"}],
-            "hold": ["nvidia-*"],
-        },
-        "manage_driver": True,
-        "requirements": ["torch==2.9.0"],
-        "interpreter": "",
-        "adopted": [],
-        "services": ["nvidia-persistenced"],
-        "settings": {},
-    },
-}
-RECORD: dict[str, Any] = {
-    "schema": "gpusetup/state/1",
-    "apply": {"id": "a2", "digest": "d", "started": "1", "finished": None, "lock": LOCK,
-              "last": {"id": "a1", "digest": "c", "started": "0", "finished": "0", "last": None}},
-    "files": {
-        "/etc/a": {"original": {"sha256": "cc", "mode": 420, "owner": [0, 0], "attributes": {"user.a": "eA=="}},
-                   "apply": "a2", "edited": True, "previous": None,
-                   "sha256": None, "present": False, "now": None},
-        "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folders": ["/etc"]},
-    },
-    "holds": ["nvidia-open-580"], "free": ["linux-headers-generic"],
-    "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
-    "packages": {"nvidia-open-580": "580.95.05-1"}, "streams": {"nvidia-driver": None}, "links": {"/usr/local/cuda": None},
-    "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "counted": "", "listed": {"file:///srv": "2026-01-01T00:00:00Z"}, "arguments": ["rd.driver.blacklist=nouveau"],
-    "alternatives": {"cuda": "auto"}, "environments": {"/opt/gpusetup": None}, "folders": {"/opt/x/y": ["/opt/x"]},
-    "open": {"unit:a.service": {"what": "unit a.service", "since": "20260101T000000Z", "apply": "a2"}},
-    "expect": {"digest": "c", "driver_version": "580.95.05", "driver_module": "open", "kernels": [],
-               "python": {"path": "/opt/gpusetup", "packages": {"torch": "2.9.0"}, "adopted": False, "now": None}},
-    "mig": {"found": {"0000:00:06.0": {"enabled": False, "instances": []}, "0000:00:07.0": None},
-            "wanted": {"0000:00:06.0": {"enabled": True, "instances": [
-                {"profile": "1g.18gb", "compute": ["1g.18gb"], "start": 0},
-                {"profile": "3g.71gb", "compute": [], "count": 0},
-            ]}}},
-    "runfile": {"path": "/var/lib/gpusetup/fetched/a.run", "version": "580.95.05", "replaced": True},
-    "waits": {"boot": "0b1c", "what": {"mig": ["GPU 0000:00:06.0 is in use"]}},
-    "lock": {}, "lost": {}, "verified": None,
-}  # fmt: skip
+LOCK, RECORD = stored_rows("records.json").values()
+RECORD["apply"]["lock"] = LOCK
 
 
 def with_value(document, path, value):

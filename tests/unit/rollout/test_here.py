@@ -1,5 +1,8 @@
 """The machine that gpusetup runs on is known under any name; a wish that a host's own variable overrules is said."""
 
+import json
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpusetup.cli.apply import _host
+from gpusetup.drive.events import HostProgress
 from gpusetup.facts.collect import this_boot
 from gpusetup.model.facts_machine import Boot
 from gpusetup.model.lifecycle import HostOutcome
@@ -17,7 +21,7 @@ from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import Rollout, _with_care
 from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.rollout.waves import _as_now
-from tests.stored import stored_rows
+from tests.stored import stored, stored_rows
 
 HERE = Boot(id="b1", time=1, machine="m1")
 
@@ -65,8 +69,10 @@ def test_this_machine_knows_itself():
     assert this_boot() == this_boot()
 
 
-def asked(words: list[str], inventory: str | None = None, **variables: Any) -> tuple[Settings, tuple[str, ...]]:
-    track: Any = SimpleNamespace(hosts={"a": SimpleNamespace(problem="", variables=variables)})
+def asked(
+    words: list[str], inventory: str | None = None, rivals: Any = (), **variables: Any
+) -> tuple[Settings, tuple[str, ...]]:
+    track: Any = SimpleNamespace(hosts={"a": HostProgress("a", variables=variables, rivals=dict(rivals))})
     settings, lost = settings_of_hosts(Wishes(requirements=parse_requirements(words)), inventory, track)
     return settings["a"], lost["a"]
 
@@ -86,6 +92,18 @@ def test_a_wish_that_loses_is_named_with_what_wins(wish, variables, said):
 )  # fmt: skip
 def test_what_counts_or_is_only_made_narrower_is_no_loss(wish, variables):
     assert asked([wish], **variables)[1] == ()
+
+
+def test_groups_of_equal_rank_that_differ_are_named_with_the_one_that_counts(tmp_path):
+    hosts = "[a]\nh1\nh2 gpusetup_driver=2\n[b]\nh1\nh2\n[all:vars]\ngpusetup_torch=2\n"
+    (tmp_path / "hosts.ini").write_text(f"{hosts}[a:vars]\ngpusetup_driver=1\ngpusetup_torch=1\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/b.yml").write_text("gpusetup_driver: 2\n")
+    found = json.loads(
+        subprocess.check_output([sys.executable, "-c", stored("inventory-rivals.py.txt"), tmp_path / "hosts.ini"])
+    )
+    assert found == {"h1": {"gpusetup_driver": ["b", "a"]}, "h2": {}}
+    assert "the groups a, b of equal rank differ, and b's counts" in asked(["torch"], rivals=found["h1"])[1][0]
 
 
 def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path):
