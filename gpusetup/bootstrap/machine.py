@@ -82,7 +82,11 @@ def begin(before: Status | None, now: Moment) -> Status:
     if before.state == "rebooting" and before.boot == now.boot:
         return replace(before, step=STEPS["rebooting"][0], of=OF)
     if before.state == "applying" and before.boot != now.boot:
-        return _cut(before, now)
+        before = replace(before, attempts=before.attempts + 1)
+        if before.attempts >= _CUTS:
+            told = f"the machine went down while it applied the stack, at try {before.attempts}"
+            hint = "see the end of the last boot: journalctl --boot -1 --lines 200"
+            return _failed(before, Problem(reference="GS-753", message=told, hint=hint), now)
     return _enter(before, "waiting", now)
 
 
@@ -138,18 +142,6 @@ def _troubled(status: Status, problem: Problem, now: Moment) -> Status:
         told = replace(status, attempts=attempts, last_error=problem)
         return _enter(told, "retrying", now, doing=f"try {attempts} of {allowed} failed: {problem.message}")
     return _failed(replace(status, attempts=attempts), problem, now)
-
-
-def _cut(status: Status, now: Moment) -> Status:
-    """Return the status after a boot that ended while the stack was applied, perhaps because of that."""
-    status = replace(status, attempts=status.attempts + 1)
-    if status.attempts < _CUTS:
-        return _enter(status, "waiting", now)
-    problem = Problem(
-        reference="GS-753", message=f"the machine went down while it applied the stack, at try {status.attempts}",
-        hint="see the end of the last boot: journalctl --boot -1 --lines 200",
-    )  # fmt: skip
-    return _failed(status, problem, now)
 
 
 def _failed(status: Status, problem: Problem, now: Moment) -> Status:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpusetup.bootstrap.userdata import UserData
+from gpusetup.bootstrap.userdata import Config, UserData, checked_hosts, checked_text, checked_url, render
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, reason
 from gpusetup.model import Reading
@@ -77,8 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Write the user-data."""
-    from gpusetup.bootstrap.userdata import render
-
     if not arguments.source or not arguments.manifest:
         raise BadInputError(
             "GS-701",
@@ -107,7 +105,6 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _data(arguments: argparse.Namespace) -> UserData:
     from gpusetup.bootstrap.bundle import read_manifest
-    from gpusetup.bootstrap.userdata import Config, UserData, checked_hosts, checked_text, checked_url
 
     manifest, digest = read_manifest(Path(arguments.manifest))
     lock, about = _lock(arguments)

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import doctor_hosts, options, output
-from gpusetup.cli.requests import is_project
+from gpusetup.cli.requests import about_host, is_project, request_of, take_project
 from gpusetup.doctor import text as texts
 from gpusetup.doctor.other_trouble import names_gpu, outside, routine
-from gpusetup.errors import BadInputError, Exit, reason
+from gpusetup.errors import BadInputError, Exit, PreflightError, reason
 from gpusetup.matrix.security import CVE, page, rows
 
 if TYPE_CHECKING:
@@ -255,10 +255,8 @@ def _project(arguments: argparse.Namespace, path: str) -> Exit:
     """Print the stack for a project on this machine with its driver; raise NoStackError if none fits."""
     from argparse import Namespace
 
-    from gpusetup.cli.requests import about_host, request_of, take_project
     from gpusetup.cli.resolve import stack_text
     from gpusetup.components.base import working_driver
-    from gpusetup.errors import PreflightError
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.plan.preflight import NO_GPU
     from gpusetup.resolve.api import resolve

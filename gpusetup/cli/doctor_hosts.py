@@ -16,7 +16,7 @@ import msgspec
 
 from gpusetup.cli import options, output, streams
 from gpusetup.content import host_code
-from gpusetup.doctor.text import recoveries
+from gpusetup.doctor.text import diagnoses, recoveries
 from gpusetup.errors import BadInputError, Exit, gravest
 from gpusetup.matrix.systems import is_jetson
 from gpusetup.model.diagnosis import Symptoms
@@ -95,7 +95,6 @@ def hosts(
 def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     """Diagnose the hosts of an inventory, or one machine."""
     from gpusetup.doctor.diagnose import diagnose
-    from gpusetup.doctor.text import diagnoses
     from gpusetup.model.examined import DoctorHosts
     from gpusetup.model.facts import LOCAL_NAME
 
@@ -125,7 +124,6 @@ def diagnosed(arguments: argparse.Namespace, inventory: str | None) -> Exit:
 
 def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:
     from gpusetup.doctor import bundle
-    from gpusetup.doctor.text import diagnoses
 
     files = host_code("gpu_probe.host").open_host(root or "/")
     capture, commands = host_code("gpu_probe.capture"), host_code("gpu_probe.commands")
@@ -231,7 +229,6 @@ def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> t
 
 
 def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:
-    from gpusetup.doctor.text import diagnoses, recoveries
     from gpusetup.model.examined import DoctorHosts
 
     seen = hosts.diagnoses | hosts.after

@@ -11,6 +11,7 @@ examples:
 """
 
 import argparse
+import os
 
 from msgspec.structs import replace
 
@@ -33,10 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Compare the hosts with their records, or install a timer that does."""
     if arguments.timer is not None:
-        return _timer(arguments)
+        return timers.answer(arguments, _TASK, os.environ)
     from gpusetup.cli.session import facts_of_hosts
     from gpusetup.matrix.load import matrix
-    from gpusetup.model.lifecycle import Drift
     from gpusetup.plan.preflight import policy_refusals
     from gpusetup.rollout.options import policy_beside
 
@@ -53,20 +53,15 @@ def run(arguments: argparse.Namespace) -> Exit:
     return gravest(codes)
 
 
-def _timer(arguments: argparse.Namespace) -> Exit:
-    import os
-
-    task = timers.Task(
-        does="check {what} for drift",
-        codes="# Exit 9, a difference, is a failed unit: `systemctl {user}--failed` and alerts on them show it.\n",
-    )
-    return timers.answer(arguments, task, os.environ)
+_TASK = timers.Task(
+    does="check {what} for drift",
+    codes="# Exit 9, a difference, is a failed unit: `systemctl {user}--failed` and alerts on them show it.\n",
+)
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
     from gpusetup.components.record import hidden, record_of
     from gpusetup.matrix.load import matrix as load_matrix
-    from gpusetup.model.lifecycle import HostDrift
     from gpusetup.plan.lifecycle import differences
     from gpusetup.plan.preflight import apply_refused
     from gpusetup.resolve.api import resolve
@@ -106,7 +101,6 @@ def _command(inventory: str | None, name: str, command: str, found: tuple[Differ
 
 
 def _not_seen(failure: Failure) -> HostDrift:
-    from gpusetup.model.lifecycle import HostDrift
     from gpusetup.plan.preflight import refusal_not_seen
 
     unreachable = failure.exit == Exit.UNREACHABLE

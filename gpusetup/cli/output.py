@@ -199,8 +199,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
     from gpusetup.components.parsing import without_logins
     from gpusetup.model import visible
 
-    as_json = without_logins(json_text(error.to_document())) if output_format == "json" else ""
-    as_json = visible(as_json, "\n")
+    as_json = visible(without_logins(json_text(error.to_document())), "\n") if output_format == "json" else ""
     if as_json and sys.stdout.isatty():
         sys.stdout.write(as_json)
         return  # where the document goes into a file, the terminal shows the text below

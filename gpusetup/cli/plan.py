@@ -23,7 +23,7 @@ from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.drive.progress import watch
 from gpusetup.errors import Exit, gravest
-from gpusetup.model import Reading
+from gpusetup.model import Reading, stamp
 from gpusetup.model.lifecycle import VERIFICATION, Trouble
 
 if TYPE_CHECKING:
@@ -324,7 +324,6 @@ _STATES = {
 
 def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Row] = ()) -> str:
     """Return the page of a plan; hosts with equal plans share one section."""
-    from gpusetup.model import stamp
     from gpusetup.report.html import page
 
     return page(

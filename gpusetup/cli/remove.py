@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import convert
@@ -88,13 +88,9 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
         if refusal is not None:
             hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
         else:
-            unknown = forgotten(host)
-            hosts[name] = HostRemoval(
-                state="unchanged" if removal is None else "planned",
-                removal=removal,
-                simulated=host.simulated,
-                warnings=(unknown,) if unknown else (),
-            )
+            state: Literal["unchanged", "planned"] = "unchanged" if removal is None else "planned"
+            unknown = tuple(filter(None, [forgotten(host)]))
+            hosts[name] = HostRemoval(state=state, removal=removal, simulated=host.simulated, warnings=unknown)
     for name, failure in facts.failures.items():
         unreachable = failure.exit == Exit.UNREACHABLE
         refusals = (refusal_not_seen(failure),)

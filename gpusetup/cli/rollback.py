@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gpusetup.cli import options, output, streams
-from gpusetup.cli.apply import add_batches
+from gpusetup.cli.apply import add_batches, answer, applying
 from gpusetup.cli.plan import Progress, recorded_stack, refusal_lines
 from gpusetup.cli.requests import add_reboot, add_way_back
 from gpusetup.components.record import read_applied
@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Read the hosts' histories; list them, or go back."""
-    from gpusetup.cli.apply import answer, applying
     from gpusetup.cli.session import open_session
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning, Wishes

@@ -17,6 +17,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.facts import fleet
 from gpusetup.facts.collect import Lookup, matrix_lookup
 from gpusetup.matrix.load import matrix
+from gpusetup.model import visible
 from gpusetup.model.facts import Facts
 from gpusetup.rollout.batches import unfinished
 
@@ -88,6 +89,6 @@ def agreed(arguments: argparse.Namespace, shown: str, question: str) -> bool:
     """Ask for confirmation; return False without a terminal, or if the answer is not text."""
     if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
         return False
-    print(shown, file=sys.stderr)
+    print(visible(shown, "\n"), file=sys.stderr)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpusetup.drive.causes import counted
 from gpusetup.drive.events import HostProgress
 from gpusetup.drive.rundir import runs_in_order
-from gpusetup.errors import Exit
+from gpusetup.errors import Exit, gravest
 from gpusetup.model import UNDECODED
 from gpusetup.model.lifecycle import Applied, HostOutcome, PackageChanges, State, Trouble
 from gpusetup.model.plan import Away, HostPlan
@@ -47,8 +47,6 @@ class _Told(Struct, frozen=True):
 def exit_of(outcome: HostOutcome) -> Exit:
     """Return the exit code of one host."""
     if outcome.state == "refused" and outcome.refusals:
-        from gpusetup.errors import gravest
-
         return gravest([Exit(refusal.exit) for refusal in outcome.refusals])
     found = _EXITS[outcome.state]
     return Exit.PENDING if found is Exit.DONE and outcome.waits else found
@@ -61,9 +59,10 @@ def planned_only(plan: HostPlan) -> HostOutcome:
     return _outcome(plan, plan.state)
 
 
-def not_started(
-    plan: HostPlan, why: str = "the run was stopped before it; run the same command to go on"
-) -> HostOutcome:
+_STOPPED = "the run was stopped before it; run the same command to go on"
+
+
+def not_started(plan: HostPlan, why: str = _STOPPED) -> HostOutcome:
     """Return the outcome of a host that was not started, with the reason."""
     found = _outcome(plan, "not-started")
     return replace(found, warnings=(why, *found.warnings))
@@ -74,17 +73,13 @@ def postponed(plan: HostPlan, why: str) -> HostOutcome:
     return replace(_outcome(plan, "postponed"), pending=(why,))
 
 
-def too_many(outcomes: dict[str, HostOutcome], allowed: int) -> str:
-    """Return the reason to start no other host if too many failed."""
-    failed = sum(outcome.state in _FAILED for outcome in outcomes.values() if outcome.seconds)
-    told = f"{counted(failed, 'host')} failed, more than --max-fail {allowed} allows; mend them, then run it again"
-    return told if failed > allowed else ""
-
-
-def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
-    """Return whether the rollout ends here: too many hosts failed, or the user stopped it."""
+def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> str:
+    """Return why no other host starts: too many failed, or the user stopped the rollout; empty: the next ones start."""
     states = [outcome.state for outcome in outcomes.values() if outcome.seconds]
-    return bool(too_many(outcomes, allowed)) or "interrupted" in states
+    failed = sum(state in _FAILED for state in states)
+    if failed > allowed:
+        return f"{counted(failed, 'host')} failed, more than --max-fail {allowed} allows; mend them, then run it again"
+    return _STOPPED if "interrupted" in states else ""
 
 
 def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], allowed: int) -> dict[str, int]:

@@ -18,16 +18,7 @@ from gpusetup.rollout.batches import batches_of, keep_rollout, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import Rollout, owner_of, phase
 from gpusetup.rollout.options import Applying
-from gpusetup.rollout.outcome import (
-    closed_domains,
-    exit_of,
-    not_started,
-    outcome_of,
-    planned_only,
-    stopped,
-    summary,
-    too_many,
-)
+from gpusetup.rollout.outcome import closed_domains, exit_of, not_started, outcome_of, planned_only, stopped, summary
 from gpusetup.rollout.verification import verify_hosts
 
 APPLY_DEADLINE = 6 * 3600.0
@@ -104,8 +95,9 @@ class _Waves:
             self.seen |= shut
             self.seen |= self.work.give_back(done)
             self.outcomes |= self.seen
-            ended = stopped(self.outcomes, self.how.max_fail) or self.rollout.stopped
-            if why := too_many(self.outcomes, self.how.max_fail):
+            why = stopped(self.outcomes, self.how.max_fail)
+            ended = bool(why) or self.rollout.stopped
+            if why:
                 rest = [name for wave in self.waves[number:] for name in wave]
                 self.outcomes |= {name: not_started(self.changes[name], why) for name in rest}
             self.passed = number - ended
