@@ -128,6 +128,8 @@ def _explained(command: Callable[[], Exit], form: str = "text") -> Exit:
         if (told := _file_trouble(error)) is None:
             raise
         return _print_failure(told, form)
+    except MemoryError:
+        return _print_failure(BadInputError("GS-105", "the files that were named do not fit into memory"), form)
     except ValueError as error:  # Python reads no number of thousands of digits: it would take too long
         if "integer string conversion" not in str(error):
             raise

@@ -29,6 +29,8 @@ _REACH = (
 """The options to reach hosts with Ansible; the first four mean other hosts than this machine."""
 _WITHOUT_ANSIBLE = ("facts", "verify", "watch")
 """Commands that look at this machine without Ansible."""
+_LONGEST = 10**9
+"""In bytes. gpusetup reads files whole."""
 _DESTS = {"REQ": "requirements", "--from": "facts"}
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
 
@@ -101,7 +103,7 @@ def _refuse_unwritable(name: str, option: str, *, folder: bool) -> None:
 
 
 def check_arguments(arguments: argparse.Namespace, parser: Parser) -> None:
-    """Refuse, before any work, no forks, and a file or folder that is an address, or to write and cannot be written.
+    """Refuse, before any work, no forks, and a file or folder that is an address, too long, or not to be written.
 
     Refuse also to read devices and named pipes, except ones already open: reading them could block forever.
     """
@@ -131,11 +133,17 @@ def check_arguments(arguments: argparse.Namespace, parser: Parser) -> None:
     words = [(option, name) for option, value in read for name in (value if isinstance(value, list) else [value])]
     for option, name in ((option, name) for option, name in words if name and isinstance(name, str)):
         try:
-            mode = os.stat(name).st_mode
+            found = os.stat(name)
         except (OSError, ValueError) as error:  # also a message that is too long for a file's name
             if getattr(error, "errno", 0) == errno.ELOOP:
                 raise
             continue
+        mode = found.st_mode
+        if stat.S_ISREG(mode) and found.st_size > _LONGEST:
+            raise BadInputError(
+                "GS-105", f"{name} has {found.st_size / 1e9:.1f} GB, and gpusetup reads files of up to 1 GB", path=name,
+                hint="of a log give the last part: tail -c 100M",
+            )  # fmt: skip
         if os.path.abspath(name).startswith(("/dev/std", "/dev/fd/", "/proc/")) or stat.S_ISREG(mode):
             continue
         if stat.S_ISDIR(mode) and option not in ("check", "folder", "inventory"):  # no other is read as a whole

@@ -138,20 +138,15 @@ def _write_whole(out: str, text: str) -> None:
     """Replace a file atomically: a full disk or Ctrl-C keeps the old one. Write pipes and devices directly."""
     from pathlib import Path
 
+    from gpusetup.drive.rundir import write_whole
+
     target = Path(os.path.realpath(out))
     if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
         target.write_text(text, encoding="utf-8", errors="backslashreplace")
         return
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            print(text, end="", file=file, flush=True)
-            os.fsync(file.fileno())
-        if target.exists():
-            partial.chmod(target.stat().st_mode & 0o7777)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    os.umask(unset := os.umask(0))  # it can only be read by setting it
+    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~unset
+    write_whole(target, text.encode("utf-8", "backslashreplace"), mode)
 
 
 def _narrowed(text: str, *, verbatim: tuple[str, ...] = ()) -> str:
