@@ -73,8 +73,10 @@ _PAUSE = 2.0
 class Callback:
     """A thread that posts the newest status; unsent older ones are dropped."""
 
-    def __init__(self, url: str, token_file: Path = TOKEN_FILE, pause: float = _PAUSE) -> None:
-        self.url, self.token_file, self.pause = url, token_file, pause
+    def __init__(
+        self, url: str, log: Callable[[str], None], token_file: Path = TOKEN_FILE, pause: float = _PAUSE
+    ) -> None:
+        self.url, self.log, self.token_file, self.pause = url, log, token_file, pause
         self.newest: Status | None = None
         self.turn = threading.Condition()
         if url:
@@ -107,20 +109,24 @@ class Callback:
         headers = {"Content-Type": "application/json"}
         with suppress(OSError, UnicodeDecodeError):
             headers["Authorization"] = f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"
-        body = msgspec.json.encode(status)
+        body, why = msgspec.json.encode(status), ""
         for attempt in range(_TRIES):
             try:
                 with session() as opened:
                     answer = opened.post(
                         self.url, data=body, headers=headers, timeout=15, allow_redirects=False, stream=True
                     )
-                if not passes(answer.status_code):
+                if answer.status_code < 300:
                     return
-            except Unfetched:
-                pass
+                why = f"it answers {answer.status_code} {answer.reason}"
+                if not passes(answer.status_code):
+                    break
+            except Unfetched as error:
+                why = str(error)
             with self.turn:
                 if self.turn.wait_for(lambda: self.newest is not status, self.pause * 2**attempt):
                     return
+        self.log(f"--callback did not get the state {status.state}: {why}")
 
 
 RESERVE = HOME / "reserve"
@@ -136,7 +142,7 @@ def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
 
 def _to_end(config: Config, log: Callable[[str], None], before: Status | None) -> Status:
     """Run from the status `before`; on a machine in use a needed reboot stays pending."""
-    effects, callback = Effects(config, log), Callback(config.callback)
+    effects, callback = Effects(config, log), Callback(config.callback, log)
     with suppress(OSError):
         RESERVE.write_bytes(b"\0" * 65536)
     effects.prepare()
@@ -161,7 +167,8 @@ def _to_end(config: Config, log: Callable[[str], None], before: Status | None) -
         status = advance(status, effects.perform(status), limits, _now())
     effects.finish(status)
     RESERVE.unlink(missing_ok=True)
-    callback.settle(20)
+    if not callback.settle(20):
+        log("--callback has not got the last state")
     return status
 
 

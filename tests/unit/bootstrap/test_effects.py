@@ -157,7 +157,7 @@ def test_the_callback_retries_and_carries_the_token(tmp_path):
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     with listening(handler) as web:
-        callback = Callback(f"{web.url}/x", token, pause=0.01)
+        callback = Callback(f"{web.url}/x", print, token, pause=0.01)
         callback.tell(STATUS)  # comes back although nobody answers yet
         assert handler.seen == []
         handler.answers.set()
@@ -178,7 +178,7 @@ def test_a_status_that_comes_while_the_one_before_it_is_done_with_is_waited_for(
     monkeypatch.setattr(Callback, "_deliver", lambda _self, status: sent.append(status))
     with monkeypatch.context() as traced:
         traced.setattr(threading, "_trace_hook", slowly)
-        callback = Callback("https://unused.invalid")
+        callback = Callback("https://unused.invalid", print)
     for pause in range(12):
         callback.tell(STATUS)
         until(lambda: sent, "the first is sent", 60, 0)
@@ -190,8 +190,10 @@ def test_a_status_that_comes_while_the_one_before_it_is_done_with_is_waited_for(
 
 
 def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path):
-    callback = Callback("http://127.0.0.1:9/x", tmp_path / "none", pause=0.01)
+    told: list[str] = []
+    callback = Callback("http://127.0.0.1:9/x", told.append, tmp_path / "none", pause=0.01)
     for _ in range(3):
         callback.tell(STATUS)
     assert callback.settle(60)
-    Callback("").tell(STATUS)
+    assert "it cannot be reached" in told[-1]
+    Callback("", print).tell(STATUS)
