@@ -9,27 +9,16 @@ An image goes from applying to sealing to sealed; a machine in use ends at pendi
 `begin` continues from the status of an earlier boot or a killed process; `advance` processes the outcome of one step.
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec.structs import replace
 
+from gpusetup.errors import shipped
 from gpusetup.model.status import FINAL, Problem, Reboot, State, Status
 
-STEPS: dict[State, tuple[int, str, str]] = {
-    "preparing": (1, "fetching and installing gpusetup", "wait for other package operations"),
-    "waiting": (2, "waiting for other package operations to finish", "apply the stack"),
-    "fetching": (2, "fetching the pinned lock", "apply the stack"),
-    "applying": (3, "applying and verifying the stack", "reboot when needed, then verify"),
-    "retrying": (3, "waiting before another try", "apply the stack again"),
-    "rebooting": (3, "rebooting", "continue after the reboot"),
-    "sealing": (4, "cleaning the machine for its copies", "shut it down and copy its disk"),
-    "sealed": (4, "the image is ready", "shut this machine down and copy its disk; each copy verifies itself"),
-    "done": (4, "", ""),
-    "nothing-to-do": (4, "", ""),
-    "pending-reboot": (4, "", "reboot when convenient, then: gpusetup cloud-init bootstrap run"),
-    "failed": (4, "", "fix it, then: systemctl restart gpusetup-bootstrap (or: gpusetup cloud-init bootstrap run)"),
-}
+STEPS: dict[State, tuple[int, str, str]] = json.loads(shipped("bootstrap/data/steps.json"))
 OF = 4
 _RETRIES = {6: 8, 7: 3}
 """Exit code of apply → number of tries: a mirror may come back, and a transaction is resumed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.components.parsing import without_logins
-from gpusetup.errors import reason
+from gpusetup.errors import reason, shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,19 +43,7 @@ class Unfetched(Exception):  # noqa: N818 - a name for the result, not for the e
         super().__init__(without_logins(text))
 
 
-_CAUSES = {
-    "ProxyError": "the proxy does not let the request through: {}",
-    "NameResolutionError|gaierror": "its name is not found",
-    "SSLCertVerificationError": "its certificate is not trusted: {}",
-    "SSLError": "no secure connection: {}",
-    "NewConnectionError": "it cannot be reached: {}",
-    "ConnectTimeout|ReadTimeoutError|TimeoutError": "it does not answer in time",
-    "JSONDecodeError": "it does not answer in JSON",
-    "LocationParseError|InvalidURL|InvalidSchema|MissingSchema": "this is not the address of a server",
-    "TooManyRedirects": "it redirects without an end",
-    "DecodeError": "its answer cannot be unpacked",
-    "ProtocolError|ConnectionResetError": "the connection broke off",
-}
+_CAUSES: dict[str, str] = json.loads(shipped("bootstrap/data/causes.json"))
 """Names of errors, the telling ones first, and what they mean for people."""
 
 

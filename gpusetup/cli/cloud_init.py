@@ -17,18 +17,13 @@ import msgspec
 
 from gpusetup.bootstrap.userdata import Config, UserData, checked_hosts, checked_text, checked_url, render
 from gpusetup.cli import options, output
+from gpusetup.cli.grammar import tables
 from gpusetup.errors import BadInputError, Exit, reason
 from gpusetup.model import Reading
 from gpusetup.model.bundle import Manifest
 from gpusetup.model.lock import Lock
 
-_STARTS = {
-    "#cloud-config": "text/cloud-config",
-    "#!": "text/x-shellscript",
-    "#include": "text/x-include-url",
-    "#cloud-boothook": "text/cloud-boothook",
-    "## template: jinja": "text/jinja2",
-}
+_STARTS: dict[str, str] = tables()["user_data"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

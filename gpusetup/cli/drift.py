@@ -16,6 +16,7 @@ import os
 from msgspec.structs import replace
 
 from gpusetup.cli import options, output, timers
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import table, wrapped
 from gpusetup.cli.plan import recorded_stack, refusal_lines
 from gpusetup.drive.causes import tally
@@ -113,14 +114,7 @@ def _exit_of(host: HostDrift) -> Exit:
     return Exit.DONE if host.state in {"same", "nothing-to-do"} else Exit.PENDING
 
 
-_STATES = {
-    "same": "as applied",
-    "drifted": "DRIFTED",
-    "not-applied": "nothing was applied here",
-    "nothing-to-do": "no NVIDIA GPU",
-    "unreachable": "could not be reached",
-    "failed": "could not be compared",
-}
+_STATES: dict[str, str] = tables()["drifts"]
 
 
 def drift_text(drift: Drift) -> str:

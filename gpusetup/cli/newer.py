@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import say
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
@@ -18,12 +19,7 @@ from gpusetup.resolve import api
 from gpusetup.resolve.domains import parsed
 
 _DRIVERS = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
-_DISTRIBUTIONS = {
-    "cuda": ("cuda-toolkit",),
-    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
-    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
-    "cupy": ("cupy-cuda13x", "cupy-cuda12x"),
-}
+_DISTRIBUTIONS: dict[str, list[str]] = tables()["on_pypi"]
 """The names on PyPI of components that have other names there."""
 _JSON = "application/vnd.pypi.simple.v1+json"
 _LIMIT, _PATIENCE, _TIMEOUT, _AT_ONCE = 64 << 20, 5.0, 20.0, 8

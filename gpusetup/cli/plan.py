@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup.cli import options, output
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.requests import add_wishes, wishes_of
 from gpusetup.drive.causes import common, counted, grouped, in_short, tally
 from gpusetup.drive.progress import watch
@@ -213,11 +214,7 @@ def _facts(host: HostPlan, *, verbose: bool) -> list[str]:
     return lines
 
 
-_MEASURED = {
-    "host": "from earlier changes of this host",
-    "fleet": "from changes of other hosts",
-    "bench": "measured in a lab, without downloads and firmware; no similar change is on record here",
-}
+_MEASURED: dict[str, str] = tables()["downtimes"]
 
 
 def downtime_text(host: HostPlan) -> str:
@@ -316,10 +313,7 @@ def summary(plan: Plan) -> str:
 
 
 _COLOURS = {"change": "warn", "unchanged": "pass", "nothing-to-do": "skip"}
-_STATES = {
-    "change": "changes", "unchanged": "stays", "nothing-to-do": "nothing to do", "refused": "refused",
-    "unreachable": "no answer", "failed": "failed",
-}  # fmt: skip
+_STATES: dict[str, str] = tables()["plans"]
 
 
 def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Row] = ()) -> str:

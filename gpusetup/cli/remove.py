@@ -19,6 +19,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from gpusetup.cli import options, output, streams
+from gpusetup.cli.grammar import tables
 from gpusetup.cli.output import wrapped
 from gpusetup.cli.plan import failure_lines, refusal_lines
 from gpusetup.drive.causes import tally
@@ -170,17 +171,7 @@ def _exit_of(host: HostRemoval) -> Exit:
     return _EXITS[host.state]
 
 
-_STATES = {
-    "planned": "would return to the state before the first apply",
-    "done": "restored to the state before the first apply",
-    "unchanged": "gpusetup has installed nothing here",
-    "pending-reboot": "restored to the state before the first apply; a reboot is pending",
-    "refused": "refused; nothing was changed",
-    "unreachable": "could not be reached",
-    "failed": "FAILED",
-    "interrupted": "stopped",
-    "left-over": "NOT restored completely: some changes could not be undone",
-}
+_STATES: dict[str, str] = tables()["removals"]
 
 
 def removal_text(removed: Removed) -> str:

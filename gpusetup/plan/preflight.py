@@ -1,5 +1,6 @@
 """Refusals before anything changes: of the host, of its driver, by the site's policy, from a preview."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -9,7 +10,7 @@ from gpusetup.components.base import Offers, Wanted, working_driver
 from gpusetup.components.judge import Judged
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
-from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.errors import Exit, GpuSetupError, NoStackError, shipped
 from gpusetup.matrix.gpus import instances, plain_type
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import is_jetson
@@ -67,27 +68,9 @@ def _hint(text: str) -> str:
 Guest = Literal["wsl", "container", "jetson"]
 """Machines that use a driver from elsewhere."""
 
-_DRIVER_GUESTS: dict[Guest, tuple[str, str]] = {
-    "wsl": (
-        "this is WSL, which uses the driver of Windows",
-        "install or update NVIDIA's driver on Windows; in WSL: gpusetup resolve torch --driver VERSION --install pip",
-    ),
-    "container": (
-        "this is a container, which uses the kernel and driver of its host",
-        "run gpusetup on the host that starts the container",
-    ),
-    "jetson": (
-        "this is a Jetson, whose driver is part of Jetson Linux",
-        "update Jetson Linux as NVIDIA documents it for this board; its CUDA: sudo apt-get install nvidia-jetpack",
-    ),
-}
-_ORIGINS = {
-    "distribution": "the distribution",
-    "nvidia": "NVIDIA's repository",
-    "rpmfusion": "RPM Fusion",
-    "other": "another repository",
-    "runfile": "a .run installer",
-}
+_WORDS = json.loads(shipped("plan/data/hosts.json"))
+_DRIVER_GUESTS: dict[Guest, tuple[str, str]] = _WORDS["guests"]
+_ORIGINS: dict[str, str] = _WORDS["origins"]
 
 
 _TAKES_A_KEY = "3.0.4"

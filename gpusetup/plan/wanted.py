@@ -1,6 +1,7 @@
 """Turns a stack into the wanted state of one host: packages, services, Python requirements, components."""
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,7 +28,7 @@ from gpusetup.components.python.requirements import (
 )
 from gpusetup.components.record import locks, record_of, requested
 from gpusetup.components.registry import COMPONENTS, GROUPS
-from gpusetup.errors import PreflightError
+from gpusetup.errors import PreflightError, shipped
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.applied import Applied
 from gpusetup.model.facts import HostFacts
@@ -36,21 +37,7 @@ from gpusetup.model.repos import Format
 from gpusetup.model.settings import AppliedSettings, AppliedWanted, Settings
 from gpusetup.model.stack import DriverChoice, Reason, Stack
 
-KERNEL_PACKAGES = {
-    "apt": (
-        "linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "linux-cloud*",
-        "linux-aws*", "linux-azure*", "linux-gcp*", "linux-gke*", "linux-ibm*", "linux-kvm*", "linux-lowlatency*",
-        "linux-nvidia*", "linux-oracle*",
-    ),
-    "dnf": (
-        "kernel", "kernel-core*", "kernel-modules*", "kernel-devel*", "kernel-64k*", "kernel-rt*", "kernel-uek*",
-        "kernel6*",
-    ),
-    "zypper": (
-        "kernel-default*", "kernel-azure*", "kernel-64kb*", "kernel-rt*", "kernel-devel*", "kernel-macros",
-        "kernel-syms*",
-    ),
-}  # fmt: skip
+KERNEL_PACKAGES: dict[str, list[str]] = json.loads(shipped("plan/data/kernels.json"))
 """Package manager → globs for kernels and the metapackages that bring the next one."""
 _PIN_PRIORITY = 1001
 """Above 1000, apt also downgrades to the pinned version."""
@@ -182,7 +169,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         beside = (*packages.libraries(), *packages.fabric)
         ours = packages.hold if managed else tuple(package.name for package in beside)
         keeps = settings.hold_kernel or packages.keeps_kernel
-        kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
+        kernel = tuple(KERNEL_PACKAGES[family.manager]) if keeps else ()
         exporters = tuple(package.name for package in packages.monitoring if package.version)
         hold = (*ours, *exporters, *kernel)
         origins = _origins(context, family, applied.packages if applied is not None else None)
