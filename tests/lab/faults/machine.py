@@ -43,13 +43,14 @@ def power_cut(package: str, how: str) -> Callable[[Row], None]:
 
 
 def never_answers(row: Row) -> None:
-    """The host is well, but what is asked of it blocks for ever: a file that nobody writes to."""
+    """The host is well, but no Python on it begins, which the look needs."""
     with Lab("blocks") as lab:
         lab.variables = {"gpu_facts_timeout": "20"}
         lab.write()
-        lab.host.ssh("mkfifo", "/etc/modprobe.d/blocks.conf")
+        blocks = lab.host.path("/usr/lib/python3/dist-packages/blocks.pth")
+        blocks.write_text("import time; time.sleep(3600)\n")
         judged(row, lab, lab.apply(), 5, "GS-309", unchanged=True)
-        lab.host.ssh("rm", "/etc/modprobe.d/blocks.conf")
+        blocks.unlink()
         completes(row, lab)
 
 

@@ -67,7 +67,7 @@ def page(rows: list[Row]) -> str:
         "  ends as if undisturbed, and removal restores the host.",
         "",
         f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} ended as they must, {failed} did not. {len(not_run)} were not run.**"
-        + (" A commit in brackets: an earlier run." if any(row.commit != usual for row in rows) else ""),
+        + (" A commit in brackets: another run." if any(row.commit != usual for row in rows) else ""),
         "",
         "| fault | exit | message | packages on the host | the same command again |",
         "|---|---|---|---|---|",
