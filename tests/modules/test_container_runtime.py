@@ -1,15 +1,111 @@
-"""gpu_container_runtime: what nvidia-ctk would write is written through the record, and by nobody else."""
+"""gpu_container_runtime: what nvidia-ctk would write is written through the record, and by nobody else.
+
+nvidia-ctk, systemctl and the container runtimes are stand-ins below a folder.
+"""
 
 import json
+import os
 import stat
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    cdi,
+    container_runtimes,
+    process,
+    systemd,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, modules
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_container_runtime
 
-from tests.modules.container_host import Host, made_call, made_host  # noqa: F401 - fixtures
+from tests.modules.stand_ins import below, programs, replace, write
+from tests.stored import stored
+
+_CTK = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-ctk"
+_CONTAINERD = Path(__file__).with_name("stand_in_containerd.py")
+_DOCKERD = stored("container_host_dockerd.txt")
+_DOCKER = stored("container_host_docker.txt")
+_CTR = stored("container_host_ctr.txt")
+_SYSTEMCTL = stored("container_host_systemctl.txt")
+
+
+class Host:
+    def __init__(self, root, monkeypatch):
+        self.root, self.monkeypatch, self.driver = root, monkeypatch, ""
+        (root / "units").mkdir()
+        known = {"systemctl": _SYSTEMCTL, "dockerd": _DOCKERD, "docker": _DOCKER, "ctr": _CTR, "crio": "", "podman": ""}
+        containerd = f'#!/bin/sh\nexec {sys.executable} {_CONTAINERD} "$@"\n'
+        programs(root, monkeypatch, {**known, "containerd": containerd})
+        settings = {name: tuple(f"{root}{path}" for path in paths) for name, paths in containers.SETTINGS.items()}
+        replace(monkeypatch, containers, SETTINGS=settings, CDI_FOLDERS=(f"{root}/etc/cdi", f"{root}/run/cdi"))
+        replace(monkeypatch, cdi, PLACE=f"{root}/run/cdi/nvidia.yaml")
+        below(root, monkeypatch, {cdi: "UNIT", systemd: "FOLDER"})
+        replace(monkeypatch, modules, loaded_nvidia=lambda _host: {"version": self.driver} if self.driver else None)
+        self.toolkit("1.20.0")
+
+    def program(self, name, text):
+        write(self.root / "bin", {name: text}, 0o755)
+
+    def toolkit(self, version):
+        self.program("nvidia-ctk", _CTK.read_text().replace("@VERSION@", version))
+
+    def load(self, driver):
+        for old in self.root.glob("usr/lib/x86_64-linux-gnu/libcuda.so.*"):
+            old.unlink()
+        if driver:
+            self.file(f"usr/lib/x86_64-linux-gnu/libcuda.so.{driver}", "")
+        self.driver = driver
+
+    def file(self, path, text=None, mode=0o644):
+        found = self.root / path
+        if text is not None:
+            write(self.root, {path: text}, mode)
+        return found
+
+    def running(self, runtime, since):
+        """Have a runtime that has been active since some seconds before now."""
+        (self.root / f"units/{runtime}.service").write_text("active")
+        (self.root / "since").write_text(str(int((time.monotonic() - since) * 1e6)))
+
+    @property
+    def did(self):
+        return (self.root / "did").read_text() if (self.root / "did").exists() else ""
+
+    def tree(self):
+        """Return every file below etc, with its mode."""
+        return {
+            str(path.relative_to(self.root)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+            for path in sorted((self.root / "etc").rglob("*"))
+            if path.is_file()
+        }
+
+    def folders(self):
+        return sorted(path for path in (self.root / "etc").rglob("*") if path.is_dir())
+
+    def remove(self):
+        """Do with the recorded files what removal does."""
+        ledger = Ledger(str(self.root / "state"))
+        for path in sorted(ledger.state["files"], reverse=True):
+            ledger.restore(path)
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    return Host(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def call(run_module, host):
+    def told(*runtimes, **more):
+        given = {"host": {"state_dir": str(host.root / "state")}, "cdi": False, "restart": "never", **more}
+        return run_module(gpu_container_runtime, runtimes=list(runtimes), **given)
+
+    return told
+
 
 _FOUND = {
     "containerd": ("etc/containerd/config.toml", '# ours\nimports = ["/srv/more/*.toml"]\nversion = 2\n'),
@@ -170,3 +266,190 @@ def test_a_check_before_the_toolkit_is_there_tells_of_a_change(call, host):
     host.monkeypatch.setenv("PATH", f"{host.root}/bin:/usr/bin:/bin")
     assert call("docker", check=True)["changed"]
     call("docker", fails="nvidia-ctk is missing")
+
+
+# --- containerd keeps what it read before, told by what it says itself ---
+
+
+@pytest.fixture
+def settings(host):
+    """Write containerd's settings; return their place."""
+    return lambda text: host.file("etc/containerd/config.toml", text)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call, host, settings, there):
+    host.monkeypatch.setenv("STAND_IN_CONTAINERD", "2")
+    pattern = f"{host.root}/etc/containerd/conf.d/*.toml"
+    text = f'imports = ["{pattern if there else "/srv/more/*.toml"}"]\nversion = 2\n'
+    file = settings(text)
+    call("containerd")
+    assert file.read_text() == (text if there else text.replace('toml"]', f'toml", "{pattern}"]'))
+    assert "nvidia-container-runtime" in host.file("etc/containerd/conf.d/99-nvidia.toml").read_text()
+    call("containerd")
+    assert file.read_text().count("conf.d") == 1
+
+
+_DEBIANS = stored("containerd_debian.txt")
+
+
+@pytest.mark.parametrize("version", ["1.17.8", "1.20.0"])
+def test_containerd_1_loses_nothing_by_nvidias_runtime(call, host, settings, version):
+    """A drop-in of one runtime would take away Debian's folder of network plugins, and runc itself."""
+    host.toolkit(version)
+    settings = settings(_DEBIANS)
+    call("containerd")
+    text = settings.read_text()
+    assert container_runtimes.without_ours(text) == _DEBIANS
+    assert list(host.tree()) == ["etc/containerd/config.toml"]
+    read = container_runtimes.read_by("containerd", str(settings), dict(os.environ))
+    cri = '[plugins."io.containerd.grpc.v1.cri"'
+    assert read[cri + ".cni]", "bin_dir"].startswith('"/usr/lib/cni"')
+    assert read[cri + ".containerd.runtimes.runc]", "runtime_type"] == '"io.containerd.runc.v2"'
+    assert read[cri + ".containerd.runtimes.nvidia.options]", "BinaryName"] == '"/usr/bin/nvidia-container-runtime"'
+    assert read[cri + "]", "enable_cdi"] == "true"
+    assert not call("containerd")["changed"]
+    assert settings.read_text() == text
+
+
+def test_a_drop_in_that_took_settings_away_is_taken_back(call, host, settings):
+    """An older gpusetup left it there."""
+    file = settings(f'imports = ["{host.root}/etc/containerd/conf.d/*.toml"]\n{_DEBIANS}')
+    ledger = Ledger(str(host.root / "state"))
+    ledger.write(f"{host.root}/etc/containerd/conf.d/99-nvidia.toml", "version = 2\n")
+    call("containerd")
+    assert list(host.tree()) == ["etc/containerd/config.toml"]
+    assert "nvidia-container-runtime" in file.read_text()
+
+
+@pytest.mark.parametrize("major", ["1", "2"])
+def test_what_a_persons_drop_in_says_counts_too(call, host, settings, major):
+    """containerd 1 would forget it, wherever NVIDIA's runtime is named: that is said, and nothing is written."""
+    host.monkeypatch.setenv("STAND_IN_CONTAINERD", major)
+    plugin = "io.containerd.grpc.v1.cri" if major == "1" else "io.containerd.cri.v1.runtime"
+    pattern = f"{host.root}/etc/containerd/conf.d/*.toml"
+    file = settings(f'imports = ["{pattern}"]\nversion = {int(major) + 1}\n')
+    host.file("etc/containerd/conf.d/10-own.toml", f'[plugins."{plugin}".cni]\nbin_dir = "/srv/cni"\n')
+    before = host.tree()
+    call("containerd", fails="NVIDIA's runtime itself" if major == "1" else "")
+    if major == "1":
+        assert host.tree() == before
+        return
+    read = container_runtimes.read_by("containerd", str(file), dict(os.environ))
+    assert read[f'[plugins."{plugin}".cni]', "bin_dir"] == '"/srv/cni"'
+    assert container_runtimes.knows_nvidia(read)
+
+
+def test_what_a_file_says_of_cdi_stays(call, settings):
+    file = settings('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
+    call("containerd")
+    assert file.read_text().count("enable_cdi") == 1
+
+
+def test_settings_that_containerd_cannot_read_stay_as_they_are(call, settings):
+    file = settings("version = [oh")
+    call("containerd", fails="containerd cannot read its settings")
+    assert file.read_text() == "version = [oh"
+
+
+# --- descriptions of the GPUs (CDI): by the unit that is there, of the driver that is loaded ---
+
+
+DRIVER = "580.178.04"
+
+
+@pytest.fixture
+def driven(host):
+    """A host with its driver, and the units that the toolkit brings since 1.18."""
+    host.load(DRIVER)
+    for unit in cdi.REFRESH:
+        (host.root / "units" / unit).write_text("inactive")
+    return host
+
+
+def described():
+    return containers.collect(LiveHost(), {})["cdi_drivers"]
+
+
+def test_podman_needs_the_specification_alone(call, driven):
+    assert call("podman", check=True)["changed"]
+    assert not driven.file("run/cdi").exists()
+    assert call("podman")["changed"]
+    assert (containers.collect(LiveHost(), {})["configured"], described()) == (["podman"], [DRIVER])
+    assert not call("podman")["changed"]
+    assert not driven.tree()  # the toolkit's own units do it: nothing of ours is left behind
+
+
+def test_before_the_driver_is_loaded_the_next_boot_describes_it_and_another_driver_is_described_anew(call, driven):
+    """The unit stays active once it has run: to start it does nothing."""
+    driven.load("")
+    assert [call(cdi=True)["changed"] for _time in range(2)] == [True, False]
+    assert "restart nvidia-cdi-refresh" not in driven.did
+    driven.load(DRIVER)
+    call(cdi=True)
+    driven.load("590.48.01")
+    assert call(cdi=True, check=True)["changed"]
+    assert call(cdi=True)["changed"]
+    assert described() == ["590.48.01"]
+    assert not call(cdi=True)["changed"]
+
+
+def test_a_unit_that_will_not_is_not_waited_for(call, driven):
+    """Its conditions look for packages' modules: a driver from a .run file has none there."""
+    driven.file("unwilling", "")
+    assert call(cdi=True)["changed"]
+    assert driven.file("run/cdi/nvidia.yaml").exists()
+
+
+def test_a_toolkit_that_cannot_describe_says_so(call, driven):
+    driven.program("nvidia-ctk", "#!/bin/sh\necho 'failed to initialize NVML' >&2\nexit 1\n")
+    call(cdi=True, fails=("does not describe the GPUs", "failed to initialize NVML"))
+
+
+def test_an_older_toolkit_gets_a_unit_that_goes_again(call, driven):
+    driven.toolkit("1.17.8")
+    for unit in cdi.REFRESH:
+        (driven.root / "units" / unit).unlink()
+    assert call(cdi=True)["changed"]
+    unit = driven.file("etc/systemd/system/gpusetup-cdi.service").read_text()
+    assert f"ExecStart={driven.root}/bin/nvidia-ctk cdi generate --output={driven.root}/run/cdi/nvidia.yaml" in unit
+    assert "daemon-reload" in driven.did
+    assert "enable gpusetup-cdi.service" in driven.did
+    (driven.root / "units/gpusetup-cdi.service").write_text("active")
+    assert not call(cdi=True)["changed"]
+    driven.remove()
+    assert not driven.tree()
+
+
+def test_a_persons_own_description_stays(call, driven):
+    text = "libcuda.so." + DRIVER
+    file = driven.file("etc/cdi/nvidia.yaml", text)
+    for _time in range(2):
+        call(cdi=True)
+    assert file.read_text() == text
+
+
+def test_without_its_toolkit_a_description_goes(driven):
+    place = driven.file("run/cdi/nvidia.yaml", "{}")
+    assert cdi.forget(False, {"PATH": f"{driven.root}/bin"}) == []
+    (driven.root / "bin/nvidia-ctk").unlink()
+    assert cdi.forget(True, {"PATH": f"{driven.root}/bin"}) == [str(place)]
+    assert place.exists()
+    assert cdi.forget(False, {"PATH": f"{driven.root}/bin"}) == [str(place)]
+    assert not place.exists()
+
+
+def test_a_description_that_is_older_than_the_layouts_of_the_gpus_is_made_anew(call, driven):
+    for unit in cdi.REFRESH:
+        (driven.root / "units" / unit).unlink()
+    call(cdi=True)
+    layouts, env = driven.file("etc/gpusetup/mig.json"), process.environment()
+    assert not cdi.describe_again([str(driven.root / "bin")], env)
+    layouts.parent.mkdir(parents=True)
+    layouts.write_text("{}")
+    os.utime(cdi.PLACE, (5, 5))
+    assert cdi.describe_again([str(layouts)], env)
+    os.utime(layouts, (time.time() + 99,) * 2)
+    assert not cdi.describe_again([str(layouts)], env), "a clock that was wrong does not have it made on every run"
+    os.utime(layouts, (1, 1))
+    assert not cdi.describe_again([str(layouts)], env)
