@@ -35,21 +35,6 @@ def test_a_new_file_goes_away_again(ledger, path):
     assert ledger.state["files"] == {}
 
 
-def test_of_folders_those_go_that_were_made_and_are_empty(ledger, tmp_path, path):
-    own, deep, beside = (tmp_path / name for name in ("own/new.conf", "crio/conf.d/99.toml", "crio/crio.conf"))
-    own.parent.mkdir()
-    for file in (path, own, deep, beside):
-        ledger.write(str(file), "one\n")
-    path.with_name("theirs.conf").write_text("")
-    for file in (path, own, deep):
-        assert ledger.restore(str(file))
-    assert path.with_name("theirs.conf").exists()
-    assert own.parent.exists()
-    assert [left.name for left in (tmp_path / "crio").iterdir()] == ["crio.conf"]
-    ledger.restore(str(beside))
-    assert not (tmp_path / "crio").exists()
-
-
 def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger, tmp_path):
     ours, also = tmp_path / "lib" / "gpu" / "look.py", tmp_path / "lib" / "gpu" / "smi.py"
     for path in (ours, also):

@@ -81,11 +81,3 @@ def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unl
     assert not [argv for argv in willing if argv[0] in {"rmmod", "modprobe"}]
     started = [argv[-1] for argv in willing if argv[:2] == ["systemctl", "start"]]
     assert started[-1] == "gpusetup-gpu-textfile.timer", "what was stopped for it runs again"
-
-
-def test_a_service_that_does_not_start_again_is_told_and_one_that_did_not_run_is_left(said):
-    idle = {f"systemctl is-active --quiet {name}": (3, "", "") for name in ("nvsm.service", "nvidia-dcgm.service")}
-    commands = said(**idle, **{"systemctl start nvidia-fabricmanager.service": (1, "", "Job failed")})
-    assert load() == "nvidia-fabricmanager.service does not start again: Job failed"
-    changed = {argv[-1] for argv in commands if argv[0] == "systemctl" and argv[1] in {"stop", "start"}}
-    assert not {"nvsm.service", "nvidia-dcgm.service"} & changed

@@ -90,15 +90,6 @@ def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, hos
     assert "restart" not in did(host)
 
 
-def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call, host, answering):
-    """Also when an apply was cut between the two."""
-    (host / "units/nvidia_gpu_exporter.service").write_text("active")
-    call("nvidia_gpu_exporter", listen=answering)
-    assert "restart nvidia_gpu_exporter.service" in did(host)
-    command = f"ExecStart=/usr/bin/nvidia_gpu_exporter --web.listen-address={answering}"
-    assert command in drop_in(host, "nvidia_gpu_exporter")
-
-
 def test_what_a_package_starts_by_itself_finds_its_address_already(call, host):
     (host / "units/prometheus-node-exporter.service").unlink()
     assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]

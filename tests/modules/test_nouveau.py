@@ -5,7 +5,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle, preview
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.modules.stand_ins import refused
@@ -56,9 +55,3 @@ def test_what_only_the_work_itself_shows_is_told_once(run_module, monkeypatch, t
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
     answer = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=20)
     assert (answer["finished"], answer["warnings"]) == (True, ["the menu stays as it was"])
-
-
-def test_a_look_that_fails_is_told_as_a_failure(run_module, monkeypatch, tmp_path):
-    blind = HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
-    monkeypatch.setattr(gpu_nouveau, "Nouveau", Mock(side_effect=blind))
-    run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=1, fails="GS-470")

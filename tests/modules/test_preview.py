@@ -76,14 +76,6 @@ def test_a_host_that_has_it_all_is_not_asked_further(look, el):
     assert not [words for words in host.said if "makecache" in words]
 
 
-def test_a_plan_that_leaves_something_out_is_refused(look, el):
-    offered = {"driver": ["0:1-1"], "cuda": ["0:12-1"]}
-    el(offered=offered, uninstallable={"cuda"})
-    answer = look("dnf", ("cuda", ""), remove=["driver"])
-    assert answer["refused"]
-    assert "cuda 0:12-1 is not there" in refusals(answer)["GS-463"]
-
-
 def test_what_would_be_replaced_unasked_is_refused(look, el):
     el(offered={"cuda": ["0:12-1"], "driver": ["0:1-1"]}, obsoletes={"cuda": "driver"})
     assert "also remove driver" in refusals(look("dnf", ("cuda", "")))["GS-467"]

@@ -122,13 +122,6 @@ class TestAfterAFailure:
         assert half or f"removed libnvidia-gl-570, {OLD}" in told
         assert installed() == AFTER
 
-    def test_what_came_where_nothing_was_goes_again(self, begin, site):
-        host = ubuntu(OFFERED, fails={"cuda"})
-        host.installed = {"helper": "2", "bash": "5"}
-        installed = begin(host)
-        failed(site, back=True)
-        assert installed() == {"helper": "2", "bash": "5"}
-
     @pytest.mark.parametrize("generation", [4, 5])
     def test_dnf_takes_nothing_away_for_what_it_cannot_have(self, site, monkeypatch, generation):
         """Asked for both in one script, dnf 4 leaves out what it does not find, and takes the rest away all the same."""
