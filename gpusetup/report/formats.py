@@ -15,6 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.drive.causes import common, in_short
+from gpusetup.model import visible
 from gpusetup.model.examined import VerifyReport, VerifySummary
 from gpusetup.report.model import BLAME, POSTPONED, WORDS, counted, counts, duration, figures
 
@@ -207,7 +208,8 @@ def metric(name: str, text: str, samples: Iterable[Sample], kind: str = "gauge")
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     rows = []
     for labels, value in samples:
-        told = ",".join(f'{key}="{text.translate(escapes)}"' for key, text in labels.items())
+        plain = {key: visible(text, "\n").translate(escapes) for key, text in labels.items()}
+        told = ",".join(f'{key}="{text}"' for key, text in plain.items())
         rows.append(f"{name}{{{told}}} {value:.10g}")
     return lines + rows if rows else []
 

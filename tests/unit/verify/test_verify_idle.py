@@ -11,7 +11,7 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.content import host_code
-from gpusetup.report.formats import to_prometheus
+from gpusetup.report.formats import metric, to_prometheus
 from gpusetup.report.verification import verification_report
 from gpusetup.verify import probe
 from gpusetup.verify.probe import Observed
@@ -161,3 +161,8 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
     monkeypatch.undo()  # nothing is measured
     for option, code in (("--textfile", "GS-513"), ("--baseline", "GS-505")):
         assert code in says(3, "verify", option, tmp_path / "gone/x"), option
+
+
+def test_a_label_has_only_the_escapes_that_prometheus_knows():
+    line = metric("m", "text", [({"host": '\u202e\n"'}, 1.0)])[-1]
+    assert line == r'm{host="\\u202e\n\""} 1'
