@@ -180,7 +180,9 @@ def terminal_columns() -> int:
 
 def wrapped(text: str, first: str = "  ", rest: str = " " * 11) -> list[str]:
     """Return a text of a report as lines of 80 columns."""
-    lines = textwrap.wrap(text, 80, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        text, 80, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+    )
     return lines or [first.rstrip()]
 
 

@@ -190,8 +190,7 @@ def test_a_status_that_comes_while_the_one_before_it_is_done_with_is_waited_for(
 
 
 def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path):
-    told: list[str] = []
-    callback = Callback("http://127.0.0.1:9/x", told.append, tmp_path / "none", pause=0.01)
+    callback = Callback("http://127.0.0.1:9/x", (told := list[str]()).append, tmp_path / "none", pause=0.01)
     for _ in range(3):
         callback.tell(STATUS)
     assert callback.settle(60)

@@ -200,6 +200,7 @@ def test_a_command_is_not_broken(monkeypatch):
     lines = shown.getvalue().splitlines()
     assert [line for line in lines if line.startswith("install:") and line.endswith("-w driver==580.178.04")]
     assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]
+    assert output.wrapped("see https://" + "x" * 80)[1].endswith("https://" + "x" * 80)
 
 
 def test_a_table_that_fits_stays_a_table_and_a_wide_one_wraps(monkeypatch):
