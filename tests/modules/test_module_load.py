@@ -32,6 +32,7 @@ def said(monkeypatch):
         return stuck.get(" ".join(argv), (0, "", ""))
 
     replace(monkeypatch, kernel_module.process, output=output, environment=dict)
+    replace(monkeypatch, kernel_module.time, sleep=lambda _seconds: None)
     return lambda **answers: stuck.update(answers) or commands
 
 

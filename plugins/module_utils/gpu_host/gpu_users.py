@@ -2,11 +2,15 @@
 
 import os
 import re
+import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import driver
 from . import files, process
 from .failure import HostFailure
+
+MOMENT = 5
+"""How many seconds a program that ends soon gets, such as a call of nvidia-smi."""
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
@@ -22,8 +26,12 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
 
 
 def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], reference: str, which: str) -> None:
-    """Fail before any change while a program uses one of these GPUs."""
-    users = who(gpus, env)
+    """Fail before any change while a program uses one of these GPUs; one that ends in a moment may end."""
+    for _second in range(MOMENT):
+        users = who(gpus, env)
+        if not users or any(name != driver.BRIEF for _pid, name in users):
+            break
+        time.sleep(1)
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
         raise HostFailure(

@@ -223,7 +223,7 @@ def _users(facts: Facts) -> List[str]:
     found = [
         "{} ({})".format(process["command"], process["pid"])
         for process in facts["processes"]
-        if not process["command"].startswith(PROCESSES)
+        if not process["command"].startswith((*PROCESSES, BRIEF))
     ]
     for name, use in sorted(facts["module_users"].items()):
         if name not in UNLOAD:
@@ -273,6 +273,8 @@ FOR_EXCHANGE = (*FOR_RESET, "nvidia-imex.service", "nvidia-fabricmanager.service
 """All of them, in the order in which they are stopped before the driver's modules are replaced."""
 PROCESSES = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
 """Prefixes of their process names, which the kernel cuts to fifteen characters."""
+BRIEF = "nvidia-smi"
+"""Monitoring and people run it all the time; mostly it ends within a second."""
 
 
 class Way(NamedTuple):
