@@ -121,9 +121,7 @@ class Nouveau:
         return changed
 
     def _has_menu(self, grubby: bool) -> bool:
-        """Return whether GRUB's menu is made from files that can contain the argument: not where only grubby changes
-        it.
-        """
+        """Return whether GRUB's menu comes from files that can contain the argument, and not from grubby alone."""
         update, folder = process.which("update-grub", self.env), os.path.isdir("/etc/default/grub.d")
         return bool((update and os.path.exists("/etc/default/grub")) or (folder and (update or not grubby)))
 

@@ -5,7 +5,6 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import gpu_users, owner, process
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
@@ -151,13 +150,10 @@ def test_a_program_on_a_gpu_of_another_pci_domain_is_not_in_the_way(monkeypatch,
     assert users == {"0008:01:00.0": [], "0009:01:00.0": [(7, "python3")]}
 
 
-def test_a_call_of_nvidia_smi_that_ends_is_not_in_the_way_and_one_that_stays_is(monkeypatch):
-    brief = [(7, "nvidia-smi")]
-    monkeypatch.setattr(gpu_users, "who", Mock(side_effect=[brief, brief, [], *[brief] * gpu_users.MOMENT]))
+def test_a_call_of_nvidia_smi_that_ends_is_not_in_the_way(host, call, monkeypatch):
+    monkeypatch.setattr(gpu_users, "who", Mock(side_effect=[[(7, "nvidia-smi")], [(7, "nvidia-smi")], []]))
     monkeypatch.setattr(gpu_users.time, "sleep", Mock())
-    gpu_users.refuse_busy([], {}, "GS-423", "")
-    with pytest.raises(HostFailure, match="nvidia-smi"):
-        gpu_users.refuse_busy([], {}, "GS-423", "")
+    assert call("reset", gpus=[FIRST])["left"] == {}
 
 
 def gpu(address, capability="9.0", links=0, instances=None):

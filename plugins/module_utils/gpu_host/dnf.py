@@ -128,9 +128,7 @@ class Dnf(Rpm):
 
     @property
     def options(self) -> List[str]:
-        """Options before the command. They make dnf ignore locks, because the simulation must show what a lock would
-        forbid.
-        """
+        """Options before the command. dnf ignores locks, because the simulation must show what a lock would forbid."""
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def require(self) -> None:
@@ -152,9 +150,7 @@ class Dnf(Rpm):
         return self._is_dnf5() or process.output(["dnf", "-q", "versionlock", "--help"], self.env)[0] == 0
 
     def needed_to_hold(self) -> List[str]:
-        """Return the packages without which packages cannot be locked; fail if there is none. Needs fresh package
-        lists.
-        """
+        """Return the packages that locking needs; fail if there is none. Needs fresh package lists."""
         argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
         _code, text, error = process.output(argv, self.env, 300)
         offered = sorted(name for name in set(text.splitlines()) if _NAME.fullmatch(name))

@@ -25,9 +25,7 @@ _EMPTY: State = {
     "listed": {}, "expect": {}, "waits": {}, "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 _TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free", "listed")
-"""The parts of the record about the apply itself; everything else describes things on the host and goes through
-`change`.
-"""
+"""The parts of the record about the apply itself; all else describes things on the host and goes through `change`."""
 
 
 class _Unknown:

@@ -427,9 +427,7 @@ class Ledger(Journal):
     # history
 
     def write_history(self, record: Mapping[str, Any], keep: int) -> None:
-        """Add an apply to the history and delete the oldest beyond `keep`; the order is that of writing, not of the
-        clock.
-        """
+        """Add an apply to the history and delete the oldest beyond `keep`, in the order of writing, not the clock."""
         if self.check:
             return
         folder = os.path.join(self.folder, "history")

@@ -140,9 +140,7 @@ def _patience(owner: Dict[str, Any]) -> float:
 
 
 def _age(owner: Dict[str, Any]) -> float:
-    """Return the seconds since the last sign of life by the uptime: a clock may be set, and a reboot restarts the
-    count.
-    """
+    """Return the seconds since the last sign of life by the uptime: a clock may be set; a reboot restarts the count."""
     uptime = _uptime()
     return float(uptime - owner["seen"]) if owner["boot"] == boot() else uptime
 

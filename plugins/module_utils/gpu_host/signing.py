@@ -1,6 +1,4 @@
-"""Secure Boot: which key signs modules built here, and its enrolment with the firmware, which only a person can
-confirm.
-"""
+"""Secure Boot: which key signs modules built here, and its enrolment with the firmware, which a person confirms."""
 
 import hashlib
 import os

@@ -290,9 +290,7 @@ class Transaction:
         return left or ["it exited with an error"], tail
 
     def _release(self, plan: Plan) -> None:
-        """Release our holds on the packages that move, or all of them if nothing is to be held; fail on a hold of
-        others.
-        """
+        """Release our holds on packages that move, or all of them if nothing is to be held; fail on others' holds."""
         ours, held = set(self.ledger.state["holds"]), set(self.host.held())
         moving = planning.held_by_us(self.host, plan, ours)
         self.released = sorted(moving if self.params["hold"] else held & ours)

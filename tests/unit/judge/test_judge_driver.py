@@ -104,7 +104,7 @@ def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(fac
 
 
 def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts):
-    own = "nvidia-persiste nv-fabricmanage nv-hostengine nvidia-imex nvidia-smi".split()  # as the kernel cuts names
+    own = ["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex", "nvidia-smi"]  # cut by the kernel
     facts["processes"] = [{"pid": number, "command": name} for number, name in enumerate(own)]
     assert driver.obstacle(facts, WISH) is None
     facts["processes"].append({"pid": 77, "command": "python3"})
