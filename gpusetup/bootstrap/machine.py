@@ -75,7 +75,7 @@ def begin(before: Status | None, now: Moment) -> Status:
         if before.attempts >= _CUTS:
             told = f"the machine went down while it applied the stack, at try {before.attempts}"
             hint = "see the end of the last boot: journalctl --boot -1 --lines 200"
-            return _failed(before, Problem(reference="GS-753", message=told, hint=hint), now)
+            return _failed(before, Problem(reference="GS-740", message=told, hint=hint), now)
     return _enter(before, "waiting", now)
 
 

@@ -79,7 +79,7 @@ def test_a_stack_that_ends_the_machine_is_not_applied_at_each_boot_for_ever():
     while status.state not in FINAL:
         boots += 1
         status = begin(drive(status, OK, boot=str(boots)), now(str(boots + 1)))
-    assert (status.state, boots, status.last_error.reference) == ("failed", 8, "GS-753")
+    assert (status.state, boots, status.last_error.reference) == ("failed", 8, "GS-740")
     assert begin(status, now("9")).attempts == 0
 
 
