@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 from gpusetup.cli.main import main
+from gpusetup.drive.events import HostProgress
 from gpusetup.facts import fleet
 from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
@@ -45,8 +46,7 @@ def site(tmp_path, monkeypatch):
     def make(text: str, facts: Any = None) -> str:
         (tmp_path / "gpusetup.toml").write_text(text, encoding="utf-8")
         (tmp_path / "hosts.ini").write_text("a\n", encoding="utf-8")
-        track = SimpleNamespace(hosts={"a": SimpleNamespace(problem="", variables={}, connection={})})
-        looked = SimpleNamespace(facts=Facts(hosts={"a": facts or host()}), run=SimpleNamespace(track=track))
+        looked = Mock(facts=Facts(hosts={"a": facts or host()}), **{"run.track.hosts": {"a": HostProgress("a")}})
         monkeypatch.setattr(fleet, "look", lambda *_, **__: looked)
         monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
         monkeypatch.chdir(tmp_path)
