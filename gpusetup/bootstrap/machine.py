@@ -9,16 +9,16 @@ An image goes from applying to sealing to sealed; a machine in use ends at pendi
 `begin` continues from the status of an earlier boot or a killed process; `advance` processes the outcome of one step.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from gpusetup.errors import shipped
 from gpusetup.model.status import FINAL, Problem, Reboot, State, Status
 
-STEPS: dict[State, tuple[int, str, str]] = json.loads(shipped("bootstrap/data/steps.json"))
+STEPS = msgspec.json.decode(shipped("bootstrap/data/steps.json"), type=dict[State, tuple[int, str, str]])
 OF = 4
 _RETRIES = {6: 8, 7: 3}
 """Exit code of apply → number of tries: a mirror may come back, and a transaction is resumed."""

@@ -69,7 +69,7 @@ Guest = Literal["wsl", "container", "jetson"]
 """Machines that use a driver from elsewhere."""
 
 _WORDS = json.loads(shipped("plan/data/hosts.json"))
-_DRIVER_GUESTS: dict[Guest, tuple[str, str]] = _WORDS["guests"]
+_DRIVER_GUESTS: dict[Guest, list[str]] = _WORDS["guests"]
 _ORIGINS: dict[str, str] = _WORDS["origins"]
 
 

@@ -65,8 +65,8 @@ def tool(tmp_path, monkeypatch):
         made = kind(tmp_path, *words, loader=loader)
         (tmp_path / "running").write_text(" ".join(words) + "\n")
         monkeypatch.setattr(boot_arguments, "RUNNING", str(tmp_path / "running"))
-        which = lambda name, _env: name if name == kind.__name__.lower() else None  # noqa: E731
-        replace(monkeypatch, process, output=made.output, stream=made.stream, which=which)
+        replace(monkeypatch, process, output=made.output, stream=made.stream)
+        replace(monkeypatch, process, which=lambda name, _env: name if name == kind.__name__.lower() else None)
         # An empty folder of drop-ins is no menu: grubby alone changes what boots.
         monkeypatch.setattr("os.path.isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
         return made

@@ -3,14 +3,15 @@
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from ..gpu_judge import driver
 from . import files, process
 from .failure import HostFailure
 
-MOMENT = 5
+_MOMENT = 5
 """How many seconds a program that ends soon gets, such as a call of nvidia-smi."""
+Seen = TypeVar("Seen")
 
 
 def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
@@ -25,13 +26,20 @@ def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc"
     return sorted((pid, name) for pid, name in found.items() if not name.startswith(driver.PROCESSES))
 
 
-def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], reference: str, which: str) -> None:
-    """Fail before any change while a program uses one of these GPUs; one that ends in a moment may end."""
-    for _second in range(MOMENT):
-        users = who(gpus, env)
-        if not users or any(name != driver.BRIEF for _pid, name in users):
+def settled(look: Callable[[], Seen], may_end: Callable[[Seen], bool]) -> Seen:
+    """Look until what is seen is nothing that may end in a moment, and return it."""
+    seen = look()
+    for _second in range(_MOMENT):
+        if not may_end(seen):
             break
         time.sleep(1)
+        seen = look()
+    return seen
+
+
+def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], reference: str, which: str) -> None:
+    """Fail before any change while a program uses one of these GPUs; one that ends in a moment may end."""
+    users = settled(lambda: who(gpus, env), lambda found: {name for _pid, name in found} == {driver.BRIEF})
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
         raise HostFailure(

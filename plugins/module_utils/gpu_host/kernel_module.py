@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 from ..gpu_judge import driver
 from . import files, process
 from .failure import HostFailure
-from .gpu_users import MOMENT
+from .gpu_users import settled
 from .machine import Machine
 from .systemd import Stopped
 
@@ -118,16 +118,9 @@ class Loader:
     def load(self) -> Optional[str]:
         """Unload the loaded module and load the one on disk; return None, or why that failed and needs a reboot."""
         with Stopped(driver.FOR_EXCHANGE, self.env, self.record) as stopped:
-            trouble = stopped.trouble or self._in_use() or self._replaced()
+            users = self.machine.module_users
+            trouble = stopped.trouble or settled(lambda: driver.in_use(users()), bool) or self._replaced()
         return trouble or stopped.trouble
-
-    def _in_use(self) -> Optional[str]:
-        for _second in range(MOMENT):
-            user: Optional[str] = driver.in_use(self.machine.module_users())
-            if user is None:
-                break
-            time.sleep(1)
-        return user
 
     def _replaced(self) -> Optional[str]:
         there = self.machine.loaded()
