@@ -21,7 +21,6 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpusetup.cli.grammar import tables
 from gpusetup.cli.options import add_newer, add_output, add_request, add_requirements, refuse_beside
 from gpusetup.cli.output import answer, json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
@@ -34,7 +33,8 @@ from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.naming import alone, unknown_driver
 from gpusetup.resolve.requests import joined_words, parse_requirements
 
-_TABLES: dict[str, str] = tables()["matrix_words"]
+_TABLES = {name: name for name in ("gpu", "mig", "os", "vgpu", "cve", "instances", "variants")}
+_TABLES |= {"gpus": "gpu", "grid": "vgpu", "instance": "instances", "variant": "variants"}
 """Words that name a table which needs no resolver → the table."""
 _WISHES = ("REQ", "--gpu", "--on", "--os", "--arch", "--driver", "--python", "--from", "--native", "--forward")
 _ALSO_REQUIREMENTS = ("driver", "python")
