@@ -45,7 +45,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect
 
-MODULES, BUILT_IN = "/proc/modules", "/lib/modules/{}/modules.builtin"
+MODULES = "/proc/modules"
+BUILT_IN = "/lib/modules/{}/modules.builtin"
 
 
 def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
