@@ -32,6 +32,8 @@ _SXIDS = range(10000, 100000)
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
 _SHORT = {"§": BOUNDARY, "¶": WORD}
 """Signs for what is long and frequent in expressions, which are ASCII: the page has a size to keep."""
+_EITHER_CASE = re.compile(r"(?:\[[A-Z][a-z]\][ _-]?){2,}")
+"""Letters of either case; "«gpu»" is [Gg][Pp][Uu]."""
 
 
 def messages() -> dict[str, Any]:
@@ -74,6 +76,7 @@ def _pattern(cause: str, pattern: Pattern) -> list[Any]:
     regex = script(pattern.regex) if pattern.regex else ""
     for sign, meant in _SHORT.items():
         regex = regex.replace(meant, sign)
+    regex = _EITHER_CASE.sub(lambda run: f"«{re.sub(r'[][A-Z]', '', run[0])}»", regex)
     return [
         list(catalogue().causes).index(cause),
         list(pattern.find),

@@ -23,8 +23,10 @@ const Doctor = (data) => {
   const shape = (text) => text.replace(/[1-9]/g, "0");
   const shapes = new Map();
   const names = Object.keys(data.causes), signs = Object.entries(data.short);
-  const known = data.patterns.map(([cause, finds, text, alone]) =>
-    [names[cause], finds, signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text), alone]);
+  const eitherCase = (_, run) => run.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`);
+  const whole = (text) => signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text)
+    .replace(/«(.*?)»/g, eitherCase);
+  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], finds, whole(text), alone]);
   known.forEach(([, finds], pattern) => finds.forEach((find) => {
     const key = shape(find);
     if (!shapes.has(key)) shapes.set(key, []);
