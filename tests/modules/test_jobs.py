@@ -7,11 +7,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, owner, systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 from tests.lab.process import until
-from tests.modules.stand_ins import refused
+from tests.modules.stand_ins import programs, refused
 from tests.programs import gone
 
 
@@ -21,7 +21,9 @@ def slow(running):
     return {"changed": True, "pid": os.getpid()}
 
 
-def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwhile(tmp_path):
+def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwhile(tmp_path, monkeypatch):
+    programs(tmp_path, monkeypatch, {"busctl": '#!/bin/sh\necho "$@" >"$STAND_IN_ROOT/asked"\n'})
+    monkeypatch.setattr(systemd, "RUNNING", str(tmp_path))
     first = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(slow, 0.1)
     assert first["state"] == "running"
     with refused("GS-452", "already changing this host"):
@@ -29,7 +31,10 @@ def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwh
     (tmp_path / "over").touch()
     status = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(lambda _job: pytest.fail("again"), 30)
     assert status["result"]["changed"] is True
-    assert status["result"]["pid"] not in {os.getpid(), os.getsid(0)}
+    assert (pid := status["result"]["pid"]) not in {os.getpid(), os.getsid(0)}
+    assert f" gpusetup-{pid}.scope fail 1 PIDs au 1 {pid} 0" in (tmp_path / "asked").read_text(), (
+        "it outlives the login"
+    )
 
 
 def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path):

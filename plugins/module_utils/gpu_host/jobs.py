@@ -15,7 +15,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
-from . import files, owner
+from . import files, owner, process, systemd
 from .failure import HostFailure, of_system
 
 Status = Dict[str, Any]
@@ -137,6 +137,7 @@ class Job:
             }  # fmt: skip
             self._write()
             _redirect(self.log_path)
+            systemd.leave_login(process.environment())
             try:
                 result = work(self)
                 self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})

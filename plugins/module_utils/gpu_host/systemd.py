@@ -73,6 +73,15 @@ def units_of(paths: Iterable[str]) -> List[str]:
     return sorted({re.sub(r"(\.d)?/.*", "", place) for place in places})
 
 
+def leave_login(env: Env) -> None:
+    """Move this process into a scope of its own: logind may end all processes of a login with it."""
+    if os.path.isdir(RUNNING):
+        pid, bus = str(os.getpid()), "org.freedesktop.systemd1"
+        call = ["busctl", "call", bus, "/org/freedesktop/systemd1", bus + ".Manager", "StartTransientUnit"]
+        scope = ["ssa(sv)a(sa(sv))", f"gpusetup-{pid}.scope", "fail", "1", "PIDs", "au", "1", pid, "0"]
+        process.output([*call, *scope], env, 30)
+
+
 class Stopped:
     """Units that are stopped for a while and started again in any case.
 
