@@ -40,14 +40,18 @@ class Flaky(http.server.BaseHTTPRequestHandler):
         word = own.words.pop(0) if len(own.words) > 1 else own.words[0]
         body = own.content.get(self.path, CONTENT)
         self.close_connection = True
-        if word.isdigit():
+        if word == "moved":
+            self.send_response(302)
+            self.send_header("Location", "/moved")
+            self.end_headers()
+        elif word.isdigit():
             self.send_response(int(word))
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
         if word == "hangs up":
             return
-        if word == "stalls":
+        if word in ("stalls", "moved"):
             time.sleep(3)
             return
         start = self._asked_from(len(body))

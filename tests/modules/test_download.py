@@ -38,6 +38,11 @@ def test_a_server_that_stalls_costs_its_deadline_once(site):
     assert site.asked <= 2
 
 
+def test_the_endless_text_of_a_redirect_is_not_read(site):
+    assert fetch(site.says("moved", "whole"), {}, seconds=1) == CONTENT
+    assert site.handler.asked[1:] == ["/moved"]
+
+
 def test_why_nothing_is_reached_is_told_in_words(tmp_path):
     reason, gone = "could not be downloaded: Connection refused", {"proxy": "http://127.0.0.1:9"}
     with refused("GS-442", reason):

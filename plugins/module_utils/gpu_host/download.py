@@ -30,6 +30,15 @@ _TRIES = 5
 _SILENCE = 60.0
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect without reading its text, which may never end."""
+
+    def redirect_request(self, request: Any, answer: Any, *told: Any) -> Any:
+        """Close the answer, which urllib would read whole."""
+        answer.close()
+        return super().redirect_request(request, answer, *told)
+
+
 class _BrokenOff(Exception):  # noqa: N818 - no error yet: it is tried again
     """The download is incomplete; another try may complete it."""
 
@@ -83,7 +92,8 @@ def _why(error: Exception) -> str:
 def opened(url: str, network: Dict[str, Any], seconds: float, span: str = "") -> Any:
     """Request a URL, or only the bytes of `span` (such as 0-65535)."""
     trust = ssl.create_default_context(cafile=network.get("ca_file") or None)
-    opener = urllib.request.build_opener(_proxies(url, network), urllib.request.HTTPSHandler(context=trust))
+    https = urllib.request.HTTPSHandler(context=trust)
+    opener = urllib.request.build_opener(_proxies(url, network), https, _Redirects)
     headers = {"Range": "bytes=" + span} if span else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - who calls has refused every other kind
     return opener.open(request, timeout=max(1.0, seconds))
