@@ -169,7 +169,7 @@ class AptRoot(Root):
             "Acquire::ForceHash=SHA256",
             "Acquire::Retries=3",
         )
-        self.host = host_code("gpu_host.apt").Apt({}, self.options)
+        self.host = host_code("gpu_host.apt").Apt({}, options=self.options)
 
     def add(self, sources: Iterable[Source]) -> None:
         """Configure the repositories of a plan in the folder that apt reads here."""
@@ -201,7 +201,7 @@ class AptRoot(Root):
         for path, (text, _mode) in known.preferences(plain, known.Layout(str(self.folder))).items():
             (self.folder / "etc/preferences.d" / Path(path).name).write_text(text)
         if driver:
-            together = host_code("gpu_host.apt").Apt({}, (), together=driver)
+            together = host_code("gpu_host.apt").Apt({}, together=driver)
             shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
 
     def extras(self) -> Extras:

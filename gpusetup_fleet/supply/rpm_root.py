@@ -213,7 +213,7 @@ class RpmRoot(Root):
             f"--setopt=cachedir={self.folder}/cache",
             f"--setopt=module_platform_id=platform:{platform}{self.version}",
         )  # fmt: skip
-        host = host_code("gpu_host.dnf").Dnf({}, options)
+        host = host_code("gpu_host.dnf").Dnf({}, options=options)
         host.architecture = lambda: self.arch
         return host
 

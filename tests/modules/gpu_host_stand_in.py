@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process, systemd
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import gpu_users, mig, mig_kept, process, systemd
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
@@ -61,8 +61,10 @@ class Host(Units):
         places = {"BOARDS": "gpus.json", "DRIVER": "version", "MIG": "mig.json", "MIG_KEPT": "kept.json", "FIGURES": "figures.json"}  # fmt: skip
         for name, file in places.items():
             monkeypatch.setenv(f"STAND_IN_{name}", str(root / file))
-        below(root, monkeypatch, {mig: "LOCK", mig_kept: "LAYOUT FOLDER UNIT MANAGER_CONFIG MANAGER_DROP_INS"})
-        Path(mig.LOCK).parent.mkdir(parents=True, exist_ok=True)
+        kept = "LAYOUT FOLDER UNIT MANAGER_CONFIG MANAGER_DROP_INS"
+        below(root, monkeypatch, {mig: "LOCK", mig_kept: kept, gpu_users: "PROC"})
+        for folder in (Path(mig.LOCK).parent, Path(gpu_users.PROC)):
+            folder.mkdir(parents=True, exist_ok=True)
         self.boards(H200, H200)
 
     def output(self, argv, *more, **named):

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, gpu_users, jobs, zypper
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, files, gpu_users, jobs, zypper
 
 WORDS = ascii("für …")
 LATIN = "# für alle\n".encode("latin-1")
@@ -15,7 +15,10 @@ def test_files_in_another_encoding_are_read(tmp_path, monkeypatch):
     (tmp_path / "1/fd").mkdir(parents=True)
     (tmp_path / "1/fd/3").symlink_to("/dev/nvidia0")
     file.write_bytes(LATIN)
-    assert [pid for pid, _name in gpu_users._holders(["0"], str(tmp_path))] == [1]
+    monkeypatch.setattr(gpu_users, "PROC", str(tmp_path))
+    assert [pid for pid, _name in gpu_users._holders(["0"])] == [1]
+    os.mkfifo(tmp_path / "pipe")
+    assert files.read_bytes(str(tmp_path / "pipe")) == b"", "nothing waits for a pipe"
     file.write_bytes(LATIN + b"[main]\n")
     monkeypatch.setattr(apt, "_PREFERENCES", str(file))
     monkeypatch.setattr(zypper, "CONFIGURATION", [str(file)])

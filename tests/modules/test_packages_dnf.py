@@ -57,6 +57,12 @@ def test_what_goes_is_named_in_the_way_of_dnf(monkeypatch):
     dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
     assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
     assert said[1][-1] == "nvidia-driver-libs.i686"
+    monkeypatch.setattr(
+        dnf.probe_packages, "versionlock_entries", lambda _host: {"nv-0:1-1.*": "nv", "own-0:1-1.*": "own"}
+    )
+    monkeypatch.setattr(dnf.process, "output", lambda argv, *_a: said.append(argv) or (0, "", ""))
+    dnf.Dnf().unhold(["nv"])
+    assert said[-1][-2:] == ["delete", "nv-0:1-1.*"], "a bare name would delete !nv-0:2-1.* too"
 
 
 def test_a_lock_that_another_program_took_is_waited_for_whatever_code_dnf_ends_with(monkeypatch):

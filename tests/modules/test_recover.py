@@ -143,10 +143,8 @@ def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
 def test_a_program_on_a_gpu_of_another_pci_domain_is_not_in_the_way(monkeypatch, tmp_path):
     told = "00000009:01:00.0, 7, /usr/bin/python3\n"
     monkeypatch.setattr(gpu_users.process, "output", lambda *_words: (0, told, ""))
-    users = {
-        address: gpu_users.who([{"address": address}], {}, str(tmp_path))
-        for address in ("0008:01:00.0", "0009:01:00.0")
-    }
+    monkeypatch.setattr(gpu_users, "PROC", str(tmp_path))
+    users = {address: gpu_users.who([{"address": address}], {}) for address in ("0008:01:00.0", "0009:01:00.0")}
     assert users == {"0008:01:00.0": [], "0009:01:00.0": [(7, "python3")]}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from ..gpu_probe.candidates import parse_policy
 from . import files, packages, process
 from .failure import FULL, HostFailure
-from .package_manager import Log, MayGo, Offers, PackageManager, Tell
+from .package_manager import MayGo, Offers, PackageManager
 from .packages import Installed, Plan, Wish
 
 _SECTIONS = {
@@ -42,16 +42,9 @@ class Apt(PackageManager):
     caches = ("/var/cache/apt/archives",)
 
     def __init__(
-        self,
-        network: Optional[Dict[str, Any]] = None,
-        options: Iterable[str] = (),
-        tell: Tell = None,
-        log: Log = None,
-        *,
-        recommends: bool = False,
-        together: str = "",
+        self, *common: Any, options: Iterable[str] = (), recommends: bool = False, together: str = "", **told: Any
     ) -> None:
-        super().__init__(network, tell, log)
+        super().__init__(*common, **told)
         trust = ["Acquire::https::CaInfo=" + self.ca_file] if self.ca_file else []
         self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
         self.pins = _pins(together) if together else None

@@ -11,7 +11,7 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, process
 from .failure import HostFailure
-from .package_manager import Log, Offers, Rpm, Tell, listed, note_removal
+from .package_manager import Offers, Rpm, listed, note_removal
 from .packages import Plan, Wish
 
 _HEADINGS = {
@@ -112,15 +112,8 @@ class Dnf(Rpm):
     name = "dnf"
     caches = ("/var/cache/dnf/*/packages", "/var/cache/libdnf5/*/packages")
 
-    def __init__(
-        self,
-        network: Optional[Dict[str, Any]] = None,
-        options: Iterable[str] = (),
-        tell: Tell = None,
-        log: Log = None,
-        recommends: bool = False,
-    ) -> None:
-        super().__init__(network, tell, log)
+    def __init__(self, *common: Any, options: Iterable[str] = (), recommends: bool = False, **told: Any) -> None:
+        super().__init__(*common, **told)
         self.plain = [*list(options), f"--setopt=install_weak_deps={bool(recommends)}"]
         if self.ca_file:
             self.plain.append("--setopt=sslcacert=" + self.ca_file)
@@ -310,7 +303,10 @@ class Dnf(Rpm):
         self._versionlock("add", names)
 
     def unhold(self, names: Iterable[str]) -> None:
-        self._versionlock("delete", names)
+        """Delete locks, by whole entries where a list has them: a name would also delete what somebody excludes."""
+        names, entries = set(names), probe_packages.versionlock_entries(LiveHost())
+        listed_ones = [entry for entry in entries if entries[entry] in names]
+        self._versionlock("delete", [*listed_ones, *(names - {*entries.values()})])
 
     def _versionlock(self, what: str, names: Iterable[str]) -> None:
         names = sorted(names)

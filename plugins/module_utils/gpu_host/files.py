@@ -24,8 +24,13 @@ def read_text(path: str) -> Optional[str]:
 
 
 def read_bytes(path: str) -> Optional[bytes]:
-    """Return a file's bytes, None if it is missing; raise if it cannot be read: that is not the same as missing."""
+    """Return a file's bytes, None if it is missing; raise if it cannot be read: that is not the same as missing.
+
+    A pipe, a socket and a device count as empty, because reading one may never end.
+    """
     try:
+        if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+            return b""
         with open(path, "rb") as handle:
             return handle.read()
     except (FileNotFoundError, NotADirectoryError):

@@ -6,17 +6,19 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from ..gpu_judge import driver
+from ..gpu_probe import sessions
 from . import files, process
 from .failure import HostFailure
 
+PROC = "/proc"
 _MOMENT = 5
 """How many seconds a program that ends soon gets, such as a call of nvidia-smi."""
 Seen = TypeVar("Seen")
 
 
-def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
+def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str]) -> List[Tuple[int, str]]:
     """Return the processes on these GPUs: those with open device files, and those that nvidia-smi lists."""
-    found = dict(_holders(_minors(gpus, proc), proc))
+    found = dict(_holders(_minors(gpus)))
     query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
     for line in process.output(query, env)[1].splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -49,11 +51,11 @@ def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], reference: 
         )  # fmt: skip
 
 
-def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
+def _minors(gpus: Sequence[Dict[str, Any]]) -> Optional[List[str]]:
     """Return the numbers of the GPUs' device files; None if the driver does not report them."""
     numbers = []
     for gpu in gpus:
-        text = files.read_text("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"]))
+        text = files.read_text("{}/driver/nvidia/gpus/{}/information".format(PROC, gpu["address"]))
         if text is None:
             return None
         match = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
@@ -62,17 +64,6 @@ def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
     return numbers
 
 
-def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
-    pattern = re.compile(r"^/dev/nvidia({})$".format("|".join(minors) if minors is not None else r"\d+"))
-    found = []
-    for pid in os.listdir(proc):
-        if not pid.isdigit() or int(pid) == os.getpid():
-            continue
-        try:
-            held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
-            if any(pattern.fullmatch(path) for path in held):
-                name = files.read_bytes(f"{proc}/{pid}/comm") or b""
-                found.append((int(pid), name.decode("utf-8", "replace").strip()))
-        except OSError:
-            continue
-    return found
+def _holders(minors: Optional[List[str]]) -> List[Tuple[int, str]]:
+    device = re.compile(r"^/dev/nvidia({})$".format("|".join(minors) if minors is not None else r"\d+"))
+    return [(found["pid"], found["command"]) for found in sessions.holding(device, PROC)[0]]

@@ -14,7 +14,7 @@ from ..gpu_probe import packages as probe_packages
 from ..gpu_probe.host import LiveHost
 from . import files, openpgp, packages, process
 from .failure import HostFailure
-from .package_manager import Log, Offers, Rpm, Tell, listed, note_removal
+from .package_manager import Offers, Rpm, listed, note_removal
 from .packages import Plan, Wish
 
 _TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
@@ -99,16 +99,8 @@ class Zypper(Rpm):
     name = "zypper"
     caches = ("/var/cache/zypp/packages/*", "/var/cache/zypp/packages/*/*")
 
-    def __init__(
-        self,
-        network: Optional[Dict[str, Any]] = None,
-        tell: Tell = None,
-        log: Log = None,
-        *,
-        recommends: bool = False,
-        looking: str = "",
-    ) -> None:
-        super().__init__(network, tell, log)
+    def __init__(self, *common: Any, recommends: bool = False, looking: str = "", **told: Any) -> None:
+        super().__init__(*common, **told)
         self.looking = looking
         self.env["ZYPP_LOCK_TIMEOUT"] = "120"
         self.flags = ["--oldpackage", "--allow-vendor-change", "--force-resolution", "--auto-agree-with-licenses"]

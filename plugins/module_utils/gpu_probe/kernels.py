@@ -29,7 +29,7 @@ def collect(host: LiveHost) -> Dict[str, Any]:
         "next": following,
         "next_basis": basis,
         "cmdline": gpu_arguments(cmdline),
-        "cmdline_next": gpu_arguments(configured_cmdline(host)),
+        "cmdline_next": gpu_arguments(_configured_cmdline(host, following)),
         "compiler": compiler(host, following),
         "installed": installed,
     }
@@ -113,13 +113,12 @@ def _grub_default(host: LiveHost) -> str:
     return re.sub(r"\s+#.*$", "", value).strip().strip("\"'")
 
 
-def configured_cmdline(host: LiveHost) -> str:
-    """Return the kernel arguments that the next boot gets, as configured."""
+def _configured_cmdline(host: LiveHost, following: str) -> str:
+    """Return the arguments that the kernel which boots next gets, as configured."""
     texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
     texts += _grub_settings(host, "GRUB_CMDLINE_LINUX(?:_DEFAULT)?")
-    for folder in (root + "/loader/entries" for root in ROOTS):
-        for name in host.names(folder, "*.conf", "kernel.cmdline_next"):
-            texts += re.findall(r"^options\s+(.*)$", entry_text(host, f"{folder}/{name}"), re.MULTILINE)
+    for entry in entries(host, following):
+        texts += re.findall(r"^options\s+(.*)$", entry_text(host, entry.path), re.MULTILINE)
     return " ".join(texts)
 
 

@@ -146,21 +146,27 @@ def is_driver(name: str) -> bool:
 
 
 def versionlocks(host: LiveHost) -> List[str]:
-    """Return the names that dnf's versionlock holds: a list of name-epoch:version-release in dnf 4, TOML in dnf 5.
+    """Return the names that dnf's versionlock holds: those of dnf 4's list, and of dnf 5's TOML.
 
     Entries that only exclude versions (`versionlock exclude`: `!` in dnf 4, `!=` in dnf 5) hold nothing.
     """
-    held = []
-    for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
-        text = host.read(path, "packages.held") or ""
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
-        held += [re.sub(r"^(.+?)-(?:\d+:)?[^-]+-[^-]+$", r"\1", line) for line in lines]
+    held = list(versionlock_entries(host).values())
     for entry in (host.read("/etc/dnf/versionlock.toml", "packages.held") or "").split("[[packages]]")[1:]:
         name = re.search(r'^name\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
         comparators = re.findall(r'^comparator\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
         if name and (not comparators or set(comparators) != {"!="}):
             held.append(name.group(1))
     return sorted(set(held))
+
+
+def versionlock_entries(host: LiveHost) -> Dict[str, str]:
+    """Return {name-epoch:version-release: name} of what dnf 4's list holds."""
+    found = {}
+    for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
+        for line in map(str.strip, (host.read(path, "packages.held") or "").splitlines()):
+            if line and not line.startswith(("#", "!")):
+                found[line] = re.sub(r"^(.+?)-(?:\d+:)?[^-]+-[^-]+$", r"\1", line)
+    return found
 
 
 def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
@@ -319,12 +325,9 @@ _FLOCK = "hhqqi4x"
 
 def lock_holder(root: str = "/") -> Optional[Dict[str, Any]]:
     """Return the holder of the first held lock as {"file", "pid", "command"}, None when all are free."""
-    for path in _LOCK_FILES:
-        pid = _of_lock(os.path.join(root, path.lstrip("/")))
-        if pid is not None:
-            return {"file": path, "pid": pid, "command": _command(pid)}
-    for path in _PID_FILES:
-        pid = _of_pid_file(os.path.join(root, path.lstrip("/")))
+    looks = [(path, _of_lock) for path in _LOCK_FILES] + [(path, _of_pid_file) for path in _PID_FILES]
+    for path, look in looks:
+        pid = look(os.path.join(root, path.lstrip("/")))
         if pid is not None:
             return {"file": path, "pid": pid, "command": _command(pid)}
     return None

@@ -39,7 +39,7 @@ def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
     """Return the processes that hold an NVIDIA device open; seeing other users' processes needs root."""
     if not host.exists("/dev/nvidiactl"):
         return []
-    seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", _scan) or ([], 0)
+    seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", lambda: holding(_DEVICE)) or ([], 0)
     found, hidden = seen
     if hidden:
         them = "1 process" if hidden == 1 else f"{hidden} processes"
@@ -47,16 +47,17 @@ def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
     return found
 
 
-def _scan() -> Tuple[List[Dict[str, Any]], int]:
+def holding(device: "re.Pattern[str]", proc: str = "/proc") -> Tuple[List[Dict[str, Any]], int]:
+    """Return the other processes that hold such a device open, and how many processes could not be read."""
     found: List[Dict[str, Any]] = []
     hidden = 0
-    for pid in os.listdir("/proc"):
+    for pid in os.listdir(proc):
         if not pid.isdigit() or int(pid) == os.getpid():
             continue
         try:
-            held = [os.readlink(f"/proc/{pid}/fd/{handle}") for handle in os.listdir(f"/proc/{pid}/fd")]
-            if any(_DEVICE.fullmatch(path) for path in held):
-                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as handle:
+            held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
+            if any(device.fullmatch(path) for path in held):
+                with open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as handle:
                     found.append({"pid": int(pid), "command": handle.read().strip()})
         except PermissionError:
             hidden += 1

@@ -196,6 +196,7 @@ def test_grubs_entries_and_microcode(machine):
 
 def test_the_arguments_of_entries_anywhere_count(machine):
     machine.put(f"/efi/loader/entries/{ID}-{R}.conf", entry(options="nouveau.modeset=0 secret=1"))
+    machine.put(f"/boot/vmlinuz-{R}")
     assert kernels.collect(machine.host())["cmdline_next"] == ["nouveau.modeset=0"]
     assert "secret" not in kernels.entry_text(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
 

@@ -66,7 +66,9 @@ def test_the_newest_kernel_boots_next_unless_grub_is_told_another(machine, defau
 
 
 def test_boot_entries_of_red_hat(machine):
-    machine.put("/boot/loader/entries/abc-5.14.0-1.el9.x86_64.conf", "options ro nouveau.modeset=0\n")
+    for release, argument in (("5.14.0-1", "nouveau.modeset=0"), ("5.14.0-2", "iommu=off")):
+        text = f"version {release}.el9.x86_64\noptions ro {argument}\n"
+        machine.put(f"/boot/loader/entries/abc-{release}.el9.x86_64.conf", text)
     machine.put("/boot/grub2/grubenv", "saved_entry=abc-5.14.0-1.el9.x86_64\n")
     told = kernels_of(machine, "5.14.0-1.el9.x86_64", "5.14.0-2.el9.x86_64")
     assert (told["next"], told["cmdline_next"]) == ("5.14.0-1.el9.x86_64", ["nouveau.modeset=0"])

@@ -10,6 +10,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import dr
 
 from gpusetup.components.judge import versions
 from gpusetup.content import content_path
+from tests.stored import stored_rows
 
 VERSION = "580.95.05"
 WISH = driver.Wish(VERSION, "open")
@@ -86,18 +87,7 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts):
     assert driver.obstacle(facts, WISH) is None  # signed by somebody else: whether the kernel knows them, it shows
 
 
-@pytest.mark.parametrize(
-    ("users", "says"),
-    [
-        ({"nvidia": (1, ["gdrdrv"])}, "the module gdrdrv"),
-        ({"nvidia": (3, ["nvidia_uvm", "nvidia_fs"])}, "the module nvidia_fs"),
-        ({"nvidia_uvm": (0, []), "nvidia": (1, ["nvidia_uvm"])}, None),
-        ({"nvidia_drm": (2, [])}, "nvidia_drm (display)"),
-        ({"nvidia_modeset": (1, ["nvidia_drm"])}, None),
-        ({"nvidia_modeset": (2, ["nvidia_drm"])}, "nvidia_modeset (display)"),
-        ({"gdrdrv": (4, ["other"])}, None),
-    ],
-)
+@pytest.mark.parametrize(("users", "says"), stored_rows("modules-in-use.json"))
 def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(facts, users, says):
     facts["module_users"] = {name: {"references": count, "holders": by} for name, (count, by) in users.items()}
     assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")

@@ -10,6 +10,7 @@ import pytest
 from gpusetup.cli.main import main
 from gpusetup.drive.signatures import sign
 from tests.records import stack_document
+from tests.stored import stored_rows
 from tests.unit.verify.verify_documents import FIXTURES, captured
 
 ONE, FOUR = (str(FIXTURES / f"observations/h200-{name}.json") for name in ("x1-quick", "x4-full"))
@@ -141,19 +142,7 @@ def test_a_probe_without_an_answer_is_explained_and_a_crash_is_the_machines_faul
         assert [word for word in ("GS-502", *ends.split("'")[1::2]) if word not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is not valid JSON"),
-        ("[]", "JSON with an unexpected structure"),
-        ("{}", "its schema is None"),
-        ('{"schema": "gpusetup/plan/1", "hosts": {}}', "its schema is 'gpusetup/plan/1'"),
-        ('{"schema": "gpusetup/stack/1", "ok": false}', "its schema is 'gpusetup/stack/1'"),
-        ('{"schema": "gpusetup/stack/1", "stack": {"driver": {"version": 7}}}', "$.driver.version"),
-        ('{"schema": "gpusetup/host-lock/1", "stack": []}', "$.stack"),
-        ('{"schema": "gpusetup/lock/1", "stack": {}}', "[GS-341]"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), stored_rows("files-that-are-no-lock.json"))
 def test_a_file_that_is_no_lock_is_refused_with_what_it_is(kept, text, says, capsys):
     assert main(["verify", "--from", ONE, "--lock", kept(text, "lock.json")]) == 3
     said = capsys.readouterr()

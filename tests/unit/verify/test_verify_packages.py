@@ -24,6 +24,7 @@ from gpusetup.verify.environments import asks, look_into
 from gpusetup.verify.fleet import observe_fleet
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed
+from tests.stored import stored_rows
 from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, broken, captured, put, results
 
 TABLE = host_code("gpu_measure.package_table")
@@ -134,18 +135,7 @@ def test_a_result_that_is_wrong_or_the_processors_fails(package, edits, gone, wa
     assert (found.verdict, says in found.text) == (verdict, True), found.text
 
 
-@pytest.mark.parametrize(
-    ("message", "advice"),
-    [
-        ("Library libcublas.so.12 is not found or cannot be loaded", "lacks libcublas.so.12"),
-        ("/x/_C.so: undefined symbol: _ZN3c104cuda", "built for another torch"),
-        ("CUDA error: no kernel image is available for execution on the device", "no code for this GPU"),
-        ("Failed to find C compiler. Please specify via CC environment variable", "install gcc"),
-        ("CUDA_HOME environment variable is not set", "install the CUDA toolkit"),
-        ("Ninja is required to load C++ extensions", "install ninja"),
-        ("module 'numpy' has no attribute 'row_stack'", "older than this NumPy"),
-    ],
-)
+@pytest.mark.parametrize(("message", "advice"), stored_rows("package-texts-and-what-mends-them.json"))
 def test_a_known_text_comes_with_what_mends_it(message, advice):
     document = captured(H100)
     _of(document, "peft")["gpus"][0].update(operations=[], error=f"RuntimeError: {message}", kind="failed")
