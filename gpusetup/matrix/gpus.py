@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.model.release import Architecture
     from gpusetup.model.tables import Instance
 
-_PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
+_PCI_ID = re.compile(r"(?:.*\[|0x)?10de:(?:0x)?([0-9a-f]{4})(?:\].*)?", re.IGNORECASE)  # also a line of lspci -nn
 _CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[ _-]?|(?=\d+\.))([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])"
@@ -28,8 +28,9 @@ _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
 _TELLS_A_PRODUCT = r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}"
 _UNITS = r"[0-9]*gb"
-_AROUND = r"(?i)\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gx\b|\bnvl\d+\b|\(nvgpu\)"
-"""What a name has besides the product's: its MIG slice, its cooling, the system that it is in."""
+_AROUND = r"(?i)^[^[]*\[|\].*|\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gxs?\b|\bnvl\d+\b|\(nvgpu\)"
+_VARIANT = r"(?i)\b(?:\d+ ?gb|mobile|refresh|rev\. ?[a-z]|pcie|gddr\dx?|lite hash rate|lhr)\b|(?<=k[248]0)x?[cdmst]+\b"
+"""What a name has besides the product's: lspci's words, its MIG slice, its cooling, the system that it is in."""
 _VGPU = r"(?i)\b(?:grid|vgpu)\b|-\d+[abcq]\b"
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
@@ -109,8 +110,7 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     wanted = _normal(text)
     last = wanted.rpartition(" ")[2]  # few names contain it: the others need not be taken apart
     near = [gpu for gpu in gpus if any(last in name.lower() for name in (gpu.name, *gpu.aliases))]
-    exact = [gpu for gpu in near if any(wanted == _normal(name) for name in (gpu.name, *gpu.aliases))]
-    if exact:
+    if exact := [gpu for gpu in near if any(wanted == _normal(name) for name in (gpu.name, *gpu.aliases))]:
         return exact
     if not any(re.fullmatch(_TELLS_A_PRODUCT, token) and not re.fullmatch(_UNITS, token) for token in _tokens(text)):
         return []  # `gb`, `ti` or `3` alone are parts of many names and identify no product
@@ -118,12 +118,13 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     if found := found or _with_tokens(gpus, _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
         return found
     product = re.sub(_AROUND, "", text)
+    product = re.sub(_VARIANT, "", text) if product == text else product
     return _matches(gpus, product) if product != text else []
 
 
 def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
-    known = [row for row in matrix.driver.architectures if cc in row.capabilities]
-    if not known:
+    row = next((row for row in matrix.driver.architectures if cc in row.capabilities), None)
+    if row is None:
         listed = sorted({cc for row in matrix.driver.architectures for cc in row.capabilities}, key=nv)
         raise BadInputError(
             "GS-121",
@@ -131,7 +132,6 @@ def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
             path=f"--gpu {label}",
             hint="known: " + ", ".join("sm_" + cc.replace(".", "") for cc in listed),
         )
-    row = known[0]
     return GpuKind(
         label=label, names=(label,), arch=row.name, cc=cc, module=row.open_module, min_branch=row.min_branch,
         last_branch=row.last_branch, min_driver=None, forward_compatible=None, only_cpu=None, nvswitch=False,
