@@ -33,9 +33,8 @@ _PROJECTS = (
 
 def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request for the arguments of `options.add_requirements` and `options.add_request`."""
-    python = [f"python=={arguments.python}"] if arguments.python is not None else []
     request = question(
-        [*arguments.requirements, *python],
+        [*arguments.requirements, *([f"python=={arguments.python}"] if arguments.python is not None else [])],
         matrix,
         gpus=arguments.gpu,
         os=arguments.os,
@@ -69,11 +68,11 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
             vgpu_guest=found.driver == "vgpu",
             machine_type=found.name,
         )
-    if request.driver != arguments.driver:
+    if request.driver is not None and request.driver not in arguments.driver:
         from gpusetup.cli.output import warn
 
         warn(f"driver {arguments.driver} is taken for {request.driver}, the first release with that number")
-        arguments.driver = request.driver
+    arguments.driver = request.driver
     return request
 
 

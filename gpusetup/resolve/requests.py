@@ -298,7 +298,8 @@ def question(
 
 def _driver(version: str, matrix: Matrix) -> str:
     """Return the first release with this number; raise BadInputError for anything but a driver version."""
-    version = re.sub(r"^[rR](?=\d)", "", version)
+    named = {*re.findall(r"(?i)(?<![a-z0-9.])[rv]?(\d{3}(?:\.\d+){0,2})(?!\d|\.\d)", version)}
+    version = named.pop() if len(named) == 1 else version  # of a package's name or version, or of a program's output
     try:
         nv(version)
     except ValueError:
