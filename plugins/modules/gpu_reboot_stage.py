@@ -30,7 +30,7 @@ import re
 from typing import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, package_manager, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -93,6 +93,8 @@ def main() -> None:
         if not re.fullmatch(r"\+[1-9]\d{0,3}|\d{1,2}:\d{2}", when):
             raise HostFailure("GS-491", f"{when!r} is not a time for a reboot", hint="give +1, +MINUTES or HH:MM")
         if not module.check_mode:
+            if when.startswith("+"):  # in some minutes it might cut off what changes packages now
+                package_manager.wait_until_free(600, lambda *_words: None)
             mark = os.path.join(ledger.folder, MARK)
             if os.path.exists(mark):  # of a reboot that was cancelled
                 os.unlink(mark)

@@ -175,7 +175,15 @@ def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path, text):
     assert path.read_text(errors="surrogateescape") == text
 
 
-def test_what_cannot_be_read_was_not_missing(tmp_path, ledger):
+def test_what_cannot_be_read_was_not_missing_and_a_file_that_is_mounted_alone_is_refused(tmp_path, ledger, monkeypatch):
+    (tmp_path / "alone").write_text("x\n")
+    (tmp_path / "mounts").write_text(
+        f"36 35 8:1 / {tmp_path} rw - ext4 /d rw\n40 36 8:1 /x {tmp_path}/alone rw - ext4 /d rw\n"
+    )
+    monkeypatch.setattr(files, "_MOUNTS", str(tmp_path / "mounts"))
+    assert not ledger.write(str(tmp_path / "alone"), "x\n"), "it is as wanted"
+    with refused("GS-480", "alone is mounted alone", "umount"):
+        ledger.write(str(tmp_path / "alone"), "y\n")
     (tmp_path / "folder.conf").mkdir()
     with refused("GS-480", "folder.conf blocks it"):
         ledger.write(str(tmp_path / "folder.conf"), "x\n")

@@ -93,7 +93,7 @@ def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, hos
 def test_what_a_package_starts_by_itself_finds_its_address_already(call, host):
     (host / "units/prometheus-node-exporter.service").unlink()
     assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
-    assert "--web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
+    assert "exporter $ARGS --web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
     assert "enable" not in did(host)
     assert not call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
 

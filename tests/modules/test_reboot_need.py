@@ -105,7 +105,12 @@ def test_only_a_scheduled_reboot_leaves_its_mark(run_module, tmp_path, monkeypat
     if full:
         monkeypatch.setattr(gpu_reboot_stage.files, "write_atomically", Mock(side_effect=OSError(28, "No space left")))
     given = {"host": {"state_dir": str(tmp_path)}, "resume": ["gpusetup", "apply"]}
+    busy = [{"pid": 7, "command": "dpkg"}, None]  # it ends while the reboot waits for it
+    replace(
+        monkeypatch, gpu_reboot_stage.package_manager, lock_holder=lambda: busy.pop(0), time=Mock(monotonic=time.time)
+    )
     run_module(gpu_reboot_stage, **given, fails=fails)
+    assert not busy
     assert (seen, mark.exists()) == ([("-r", False), ("-c", False)][: 1 + full], not fails)
     assert fails or abs(mark.stat().st_mtime - time.time() - 60) < 50, "the time of the reboot"
 

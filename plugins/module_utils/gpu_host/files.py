@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
 _BLANKS = re.compile(rb"[\s,]+")
+_MOUNTS = "/proc/self/mountinfo"
 _TELLING = re.compile(rb"\w.*\w.*\w", re.DOTALL)
 
 
@@ -45,6 +46,12 @@ def changed_at(path: str) -> float:
         path = os.path.dirname(path)
     status = os.lstat(path)
     return status.st_mtime if status.st_mtime <= time.time() else 0.0
+
+
+def is_mounted(path: str) -> bool:
+    """Return whether a path is a mount point, such as a file that is mounted alone, which no rename can replace."""
+    mounts = (read_text(_MOUNTS) or "").splitlines()
+    return os.path.realpath(path) in [line.split()[4] for line in mounts]
 
 
 def digest(content: Content) -> str:

@@ -278,8 +278,4 @@ def _redirect(log_path: str) -> None:
     os.dup2(sink, 2)
     sys.stdin = os.fdopen(0)
     sys.stdout, sys.stderr = (os.fdopen(handle, "w", 1, "utf-8", "backslashreplace") for handle in (1, 2))
-    try:
-        highest = os.sysconf("SC_OPEN_MAX")
-    except ValueError:
-        highest = 1024
-    os.closerange(3, min(highest, 4096))
+    os.closerange(3, 4096)

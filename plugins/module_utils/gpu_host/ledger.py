@@ -45,6 +45,9 @@ class Ledger(Journal):
         if before == raw and not linked and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
             self._settle(path, raw)
             return False
+        if files.is_mounted(path):
+            hint = f"umount {path}, or change it where it is mounted from; then run the same command again"
+            raise HostFailure("GS-480", f"{path} is mounted alone, so gpusetup cannot replace it", hint=hint)
         self.diffs.append(_diff(path, before, raw, mode))
         if self.check:
             return True

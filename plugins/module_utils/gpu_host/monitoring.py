@@ -199,8 +199,9 @@ def wanted_files(wish: Asked, env: Dict[str, str], collector: Dict[str, str]) ->
         found[os.path.join(SYSTEMD, TIMER)] = (_TIMER, 0o644)
         node = [unit for unit in units(wish, env) if unit in NODE]
         if node:
-            program = _program_of(node[0], env)
-            command = [program, "--web.listen-address=" + wish.listen, "--collector.textfile.directory=" + wish.folder]
+            command = _command_of(node[0], env)
+            program = command[0]
+            command += ["--web.listen-address=" + wish.listen, "--collector.textfile.directory=" + wish.folder]
             found[_drop_in(node[0])] = (_daemon(wish, command, _web_option(program, env)), 0o644)
     return found
 
@@ -226,10 +227,12 @@ def _web_option(program: str, env: Dict[str, str]) -> str:
     return "--web.config" if "--web.config" in told and "--web.config.file" not in told else "--web.config.file"
 
 
-def _program_of(unit: str, env: Dict[str, str]) -> str:
+def _command_of(unit: str, env: Dict[str, str]) -> List[str]:
+    """Return a unit's program, and the variables with an administrator's options for it, such as $ARGS."""
     _code, text, _error = process.output(["systemctl", "cat", unit], env, 20)
-    found = re.findall(r"^ExecStart=[-@:+!]*(/\S+)", text, re.MULTILINE)
-    return found[0] if found else unit.rpartition(".")[0]
+    found = re.findall(r"^ExecStart=[-@:+!]*(/.+)", text, re.MULTILINE) or [unit.rpartition(".")[0]]
+    program, *options = found[0].split()
+    return [program, *(word for word in options if word.startswith("$"))]
 
 
 def _web(wish: Asked) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
+from ..gpu_probe.host import LiveHost
 from . import files
 
 _LISTENING = "0A"
@@ -52,17 +53,10 @@ def _address(text: str) -> str:
 
 
 def _owners(inodes: "set[str]") -> Iterator[Listener]:
-    names = {f"socket:[{inode}]" for inode in inodes}
+    names, host = {f"socket:[{inode}]" for inode in inodes}, LiveHost()
     for folder in glob.glob("/proc/[0-9]*"):
-        if any(_target(path) in names for path in glob.glob(folder + "/fd/*")):
-            yield Listener(int(folder[6:]), os.path.basename(_target(folder + "/exe")) or "?", _unit(folder))
-
-
-def _target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+        if any(host.link(path) in names for path in glob.glob(folder + "/fd/*")):
+            yield Listener(int(folder[6:]), os.path.basename(host.link(folder + "/exe") or "?"), _unit(folder))
 
 
 def _unit(folder: str) -> str:

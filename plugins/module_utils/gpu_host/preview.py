@@ -254,7 +254,7 @@ class Preview:
         over one of the same name.
         """
         named = sources.definitions()
-        for path in [*named, *sources.preferences_of_apt(), *sources.logins_of_apt()]:
+        for path in [*named, *sources.files_in(sources.Layout().apt_preferences), *sources.logins_of_apt()]:
             target = sources.place(self.folder, path)
             if os.path.exists(target) or path in self.leaving:
                 continue

@@ -254,7 +254,7 @@ def definitions() -> List[str]:
     """Return the host's files that define package sources."""
     layout = Layout()
     places = (layout.apt_sources, layout.dnf_repos, layout.zypper_repos)
-    there = [path for folder in places for path in _files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
+    there = [path for folder in places for path in files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
     return [path for path in (layout.apt_list, *there) if os.path.isfile(path)]
 
 
@@ -266,15 +266,12 @@ def folders() -> List[str]:
 
 def logins_of_apt() -> List[str]:
     """Return the host's files with logins for apt."""
-    return [path for path in _files_in(Layout().apt_logins) if path.endswith(".conf") and os.path.isfile(path)]
+    return [path for path in files_in(Layout().apt_logins) if path.endswith(".conf")]
 
 
-def preferences_of_apt() -> List[str]:
-    return [path for path in _files_in(Layout().apt_preferences) if os.path.isfile(path)]
-
-
-def _files_in(folder: str) -> List[str]:
-    return [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+def files_in(folder: str) -> List[str]:
+    paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def obsolete(kept: Mapping[str, Mapping[str, Any]], wanted: Iterable[str]) -> List[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from gpusetup.content import host_code
 from tests.lab.repository.elf import module
+from tests.stored import stored_rows
 from tests.unit.facts.signing import efi_list
 
 system, kernels, modules, drivers, firmware, package, facts = (
@@ -14,18 +15,7 @@ system, kernels, modules, drivers, firmware, package, facts = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "family", "label_id"),
-    [
-        ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n', "redhat", "rocky"),
-        ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=24.04\n", "debian", "ubuntu"),
-        ("ID='pop'\nID_LIKE='ubuntu debian'\n", "debian", "pop"),
-        ('ID="amzn"\nVERSION_ID="2023"\n', "redhat", "amzn"),
-        ('ID="opensuse-leap"\nVERSION_ID="15.6"\n', "suse", "opensuse-leap"),
-        ("ID=arch\n", "unknown", "arch"),
-        ("", "unknown", "unknown"),
-    ],
-)
+@pytest.mark.parametrize(("text", "family", "label_id"), stored_rows("os-releases.json"))
 def test_os_release(machine, text, family, label_id):
     told = system.os_release(machine.put("/etc/os-release", text).host())
     assert (told["family"], told["id"]) == (family, label_id)

@@ -13,6 +13,18 @@ from gpusetup.verify.registry import Row, check, from_items, table
 Group = dict[str, Any]
 
 
+def _drawn(title: str, curves: list[Curve]) -> Curves:
+    """Return a picture of bandwidths by the size of the message."""
+    return Curves(
+        title=title,
+        x_label="message size",
+        y_label="bus bandwidth in GB/s",
+        lines=tuple(curves),
+        x_log=True,
+        x_bytes=True,
+    )
+
+
 def _rank_failures(group: Group) -> list[Item]:
     """Return an item for each rank that failed or gave no answer."""
     silent = {str(index): {"error": "no answer"} for index in group.get("gpus", ())}
@@ -90,14 +102,7 @@ def collectives(machine: Machine, part: str) -> Finding:
         if guide and group["world"] == max(found["world"] for found in section["groups"]):
             curves.append(Curve(name=f"expected, {group['world']} GPUs", points=tuple(guide), expected=True))
     title = part.replace("_", "-")
-    figure = Curves(
-        title=f"NCCL {title}",
-        x_label="message size",
-        y_label="bus bandwidth in GB/s",
-        lines=tuple(curves),
-        x_log=True,
-        x_bytes=True,
-    )
+    figure = _drawn(f"NCCL {title}", curves)
     text = f"{best[2]:.0f} GB/s over {best[0]} GPUs at {_bytes(best[1])} ({best[3]}), results correct" if best else ""
     finding = from_items(items, text, unit="GB/s", nothing="not run: nothing was measured")
     measured, expected, limit = finding.measured, finding.expected, finding.limit
@@ -185,14 +190,7 @@ def nccl_hosts(machine: Machine) -> Finding:
     network = next(
         ((rank.get("log") or {}).get("network") for rank in section["ranks"].values() if "error" not in rank), None
     )
-    figure = Curves(
-        title="NCCL between hosts",
-        x_label="message size",
-        y_label="bus bandwidth in GB/s",
-        lines=tuple(curves),
-        x_log=True,
-        x_bytes=True,
-    )
+    figure = _drawn("NCCL between hosts", curves)
     if best:
         items += _adapters(machine, network, curves[0].points)
     return from_items(
