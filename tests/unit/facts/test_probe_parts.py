@@ -77,16 +77,7 @@ def test_only_arguments_that_matter_are_told():
     assert kernels.gpu_arguments(line) == matter
 
 
-@pytest.mark.parametrize(
-    ("text", "compiler"),
-    [
-        ("Linux version 6.1.0 (a@b) (gcc-12 (Debian 12.2.0-14) 12.2.0, GNU ld) #1", "gcc-12"),
-        ("Linux version 6.8.0 (a@b) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0) 13.3.0, GNU ld) #1", "gcc-13"),
-        ("Linux version 5.15.0 (a@b) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, GNU ld) #1", "gcc-11"),
-        ("Linux version 5.14.0 (a@b) (gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-2), GNU ld) #1", "gcc-11"),
-        ("Linux version 6.9 (a@b) (clang version 18.1.3) #1", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "compiler"), stored_rows("kernels-compilers.json"))
 def test_the_compiler_of_the_kernel(text, compiler):
     assert kernels._compiler(text) == compiler
 
