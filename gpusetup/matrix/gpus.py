@@ -25,9 +25,7 @@ _CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[ _-]?|(?=\d+\.))([0-9]{1,2})[._]
 _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])"
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
-_ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
-_TELLS_A_PRODUCT = r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}"
-_UNITS = r"[0-9]*gb"
+_TELLS_A_PRODUCT = r"(?![0-9]*gb$)(?:[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,})"
 _AROUND = r"(?i)^[^[]*\[|\].*|\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gxs?\b|\bnvl\d+\b|\(nvgpu\)"
 _VARIANT = r"(?i)\b(?:\d+ ?gb|mobile|refresh|rev\. ?[a-z]|pcie|gddr\dx?|lite hash rate|lhr)\b|(?<=k[248]0)x?[cdmst]+\b"
 """What a name has besides the product's: lspci's words, its MIG slice, its cooling, the system that it is in."""
@@ -96,7 +94,7 @@ def _normal(name: str) -> str:
 
 def _of_architecture(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     """Return the products of a named architecture, without Jetsons and workstation SoCs."""
-    named = {text.strip().lower().removesuffix(suffix) for suffix in _ARCHITECTURE_SUFFIXES}
+    named = {text.strip().lower().removesuffix(suffix) for suffix in ("", " architecture", " generation", " lovelace")}
     return [gpu for gpu in gpus if gpu.arch.lower() in named and gpu.kind not in ("jetson", "workstation-soc")]
 
 
@@ -112,7 +110,7 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     near = [gpu for gpu in gpus if any(last in name.lower() for name in (gpu.name, *gpu.aliases))]
     if exact := [gpu for gpu in near if any(wanted == _normal(name) for name in (gpu.name, *gpu.aliases))]:
         return exact
-    if not any(re.fullmatch(_TELLS_A_PRODUCT, token) and not re.fullmatch(_UNITS, token) for token in _tokens(text)):
+    if not any(re.fullmatch(_TELLS_A_PRODUCT, token) for token in _tokens(text)):
         return []  # `gb`, `ti` or `3` alone are parts of many names and identify no product
     found = _with_tokens(near, _tokens(text))
     if found := found or _with_tokens(gpus, _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
@@ -196,8 +194,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
 def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     """Return the kind of GPU that a text names; raise BadInputError with candidates if it is unknown or ambiguous."""
     text = text.strip()
-    capability = _CAPABILITY.fullmatch(text)
-    if capability is not None:
+    if capability := _CAPABILITY.fullmatch(text):
         return _by_capability(matrix, f"{capability[1]}.{capability[2]}", text)
     found = gpus_named(matrix, text)
     if _of_architecture(matrix.gpus.gpus, text):

@@ -163,10 +163,10 @@ class Journal:
             files.write_atomically(self.path, text, 0o600)
             self._seen = files.digest(text)
 
-    def _make_folder(self) -> None:
+    def _make_folder(self, *inside: str) -> None:
         """Create the folders. Only root lists them; everybody may pass through to `status.json`, which all may read."""
-        for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
-            path = os.path.join(self.folder, folder)
+        for path in (self.folder, *(os.path.join(self.folder, name) for name in inside)):
+            mode = 0o711 if path == self.folder else 0o700
             if not os.path.isdir(path):
                 os.makedirs(path, mode, exist_ok=True)
             if stat.S_IMODE(os.stat(path).st_mode) != mode:

@@ -214,7 +214,7 @@ class Ledger(Journal):
         name = files.digest(raw)
         place = os.path.join(self.folder, "originals", name)
         if not os.path.exists(place):
-            self._make_folder()
+            self._make_folder("originals")
             files.write_atomically(place, raw, 0o600)
         return name
 
@@ -434,7 +434,7 @@ class Ledger(Journal):
         if self.check:
             return
         folder = os.path.join(self.folder, "history")
-        self._make_folder()
+        self._make_folder("history")
         past = history(self.folder)
         counted = dict(record, number=1 + max([_number(item) for item in past], default=0))
         files.write_json(os.path.join(folder, record["id"] + ".json"), counted)

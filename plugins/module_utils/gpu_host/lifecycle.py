@@ -288,6 +288,9 @@ class Lifecycle:
             # After an interruption, an apply repeats all parts: the record has forgotten some of their things.
             self.ledger.tell(expect=dict(self.ledger.state["expect"], parts={}))
             self.ledger.begin(drift.REMOVAL, "of everything", "be completed")
+        elif not self.check and os.path.isdir(self.ledger.folder):  # an apply was cut before it had a record
+            with files.locked(os.path.join(self.ledger.folder, "lock")):
+                files.sweep(self.ledger.path)
         installed = self._manager().installed()
         if known:
             self._count_packages(installed)
