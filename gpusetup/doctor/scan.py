@@ -14,7 +14,7 @@ from gpusetup.doctor.catalogue import catalogue, meaning, read_table
 from gpusetup.doctor.patterns import FAR, FEW, SHAPE, Expression, Place
 
 AMD = re.compile(
-    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or )\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
+    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or |NN/)\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
     r"|\bgfx\d{3,4}\b"
 )
 """AMD's stack prints the same error texts as CUDA."""
