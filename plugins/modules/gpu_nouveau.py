@@ -88,9 +88,14 @@ class Nouveau:
     def run(self) -> Dict[str, Any]:
         """Apply it; return {"changed", "initramfs", …}."""
         present = self.params["state"] == "present"
+        kernels = self.machine.wanted_kernels(self.params["kernels"])
+        for kernel in kernels if present and not self.check else ():  # before the first change
+            image = followers.BootImage(kernel, self.env, seen=self.seen)
+            if image.path and image.look()["nouveau"] and not image.look()["blacklist"]:
+                boot_image.check_room(image.path)
         changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
         argued = self._argument(present and self.params["kernel_argument"])
-        images = [self._image(kernel, present) for kernel in self.machine.wanted_kernels(self.params["kernels"])]
+        images = [self._image(kernel, present) for kernel in kernels]
         return {
             "changed": bool(changed or argued or any(image["rebuilt"] for image in images)),
             "initramfs": images,

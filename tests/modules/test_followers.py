@@ -100,6 +100,13 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host, tool, state):
     assert (again["changed"], host.did) == (False, [])
 
 
+def test_where_boot_has_no_room_nothing_is_touched(host, monkeypatch):
+    replace(monkeypatch, boot_image.space, image_space=lambda _size: 1 << 60)
+    with refused("GS-472", "too full"):
+        host.nouveau()
+    assert (host.did, Path(names.NOUVEAU_FILE).exists()) == ([], False)
+
+
 def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host):
     host.modules = ["nvidia"]
     host.image()

@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import firmware, modules, sessions
-from .host import LiveHost
+from .host import LiveHost, lines_with
 
 _RELEASE = re.compile(r"\d+\.\d+")
 _COPY = re.compile(r"(?:\.(?:old|bak|orig|signed|dpkg-\w+|rpm\w+)|~)$")
@@ -144,15 +144,10 @@ _CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}
 def compiler(host: LiveHost, release: str) -> Optional[str]:
     """Return the compiler that built a kernel, such as gcc-12: from its configuration, else the running kernel's."""
     for path in _CONFIGURATIONS:
-        text = host.read(path.format(release), keep=_compiler_line)
+        text = host.read(path.format(release), keep=lines_with("^CONFIG_CC_VERSION_TEXT="))
         if text:
             return _compiler(text.partition("=")[2])
     return _compiler(host.read("/proc/version") or "")
-
-
-def _compiler_line(text: str) -> str:
-    match = re.search(r"^CONFIG_CC_VERSION_TEXT=.*$", text, re.MULTILINE)
-    return match.group(0) if match else ""
 
 
 def _compiler(version: str) -> Optional[str]:
