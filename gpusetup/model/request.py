@@ -17,7 +17,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...]
     said_as: dict[str, str]
     of_vendors: tuple[tuple[str, str], ...]
-    elsewhere: dict[str, str]
+    elsewhere: dict[str, tuple[str, ...]]
     behind: dict[str, str]
 
 
@@ -30,7 +30,7 @@ OF_VENDORS = _NAMES.of_vendors
 """(pattern, component) for package names of distributions, NVIDIA and conda; groups capture the component's series,
 the CUDA major it was built for, the major of a toolkit's part, whose version begins with the toolkit's, or the series
 of a toolkit's library, which has versions of its own."""
-ELSEWHERE, BEHIND = _NAMES.elsewhere, _NAMES.behind
+ELSEWHERE, BEHIND = {name: text for text, names in _NAMES.elsewhere.items() for name in names}, _NAMES.behind
 """What to type for names that are not components, and for what looks like the value of an option."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")

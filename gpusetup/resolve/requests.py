@@ -76,8 +76,8 @@ def _component(name: str, text: str) -> str:
     hint = f"did you mean {close[0]}? " if close else ""
     hint += f"Near as well: {', '.join(close[1:_MOST_NAMED])}. " if close[1:] else ""
     hint = next((f"{words} {name}. " for words, like in BEHIND.items() if re.fullmatch(like, lowered)), hint)
-    hint = f"{ELSEWHERE[lowered]}. " if lowered in ELSEWHERE else hint
     base, extra, _ = lowered.partition("[")
+    hint = f"{ELSEWHERE[base]}. " if base in ELSEWHERE else hint
     hint = f"write {base}: gpusetup chooses its extras. " if extra and SAID_AS.get(base, base) in COMPONENTS else hint
     hint += "`gpusetup matrix` lists what is known"
     raise BadInputError("GS-110", f"unknown component {name!r}", path=f"REQ {text!r}", hint=hint)

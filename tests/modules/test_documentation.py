@@ -18,13 +18,11 @@ SAID = ("type", "elements", "required", "default", "choices")
 def specification(module, monkeypatch):
     """What the module hands to Ansible."""
     loaded = importlib.import_module(f"ansible_collections.gpusetup.stack.plugins.modules.{module}")
-
     asked = Mock(side_effect=KeyboardInterrupt)  # what main() does with it is of no interest
     monkeypatch.setattr(loaded, "AnsibleModule", asked)
     with pytest.raises(KeyboardInterrupt):
         loaded.main()
-    given = asked.call_args
-    return (*given.args, given.kwargs.get("argument_spec"))[0]
+    return (*asked.call_args.args, asked.call_args.kwargs.get("argument_spec"))[0]
 
 
 def text_of(path):

@@ -9,7 +9,7 @@ from gpusetup.cli.main import command_parser
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.request import COMPONENTS, ELSEWHERE, Request, Requirement
 from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.naming import alone, records, typed
 from gpusetup.resolve.requests import parse_requirement, parse_requirements, question
@@ -47,11 +47,13 @@ def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed,
     assert str(parse_requirement(typed)) == meant
 
 
-@pytest.mark.parametrize(("typed", "hint"), stored_rows("typed-elsewhere.json"))
+@pytest.mark.parametrize(("typed", "hint"), [*stored_rows("typed-elsewhere.json"), *((name, "") for name in ELSEWHERE)])
 def test_what_is_not_a_component_is_pointed_to_one(typed, hint):
     with pytest.raises(BadInputError) as caught:
         parse_requirements([typed])
     assert re.match(hint, caught.value.hint)
+    for words in re.findall(r"gpusetup resolve '?([a-z0-9 >=-]*?[a-z0-9])(?= --|[^a-z0-9 >=-])", caught.value.hint):
+        assert parse_requirements(words.split())
 
 
 @pytest.mark.parametrize(("asked", "limit"), stored_rows("typed-beyond.json"))
