@@ -94,7 +94,7 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else():
         folder = Path(place) / "gpusetup"
         save(DONE, folder / "status.json", Path(place) / "motd")
         Ledger(str(folder)).write_history({"id": "20260101"}, keep=1)
-        Ledger(str(folder)).save()
+        Ledger(str(folder)).write(str(Path(place) / "motd"), "ours")
         argv = [sys.executable, "-c", code, folder]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
