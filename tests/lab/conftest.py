@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.monitoring.files import files
 from tests.lab import fleet, machine
 from tests.lab.bootstrapping import serve_bundle
 from tests.lab.host import SSH_COMMON
@@ -116,3 +117,12 @@ def lab(lab_hosts, lab_inventory, lab_repositories, tmp_path):
 def wishes(lab_repositories):
     """Inventory variables of most tests: a driver and nothing else."""
     return {**lab_repositories.variables, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}
+
+
+@pytest.fixture(scope="module")
+def written(lab_machine, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("monitoring")
+    for name, text in files().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder

@@ -15,7 +15,7 @@ from tests.lab.browser import BROWSER
 from tests.lab.picture import of_png
 from tests.lab.process import until
 from tests.lab.prometheus import Exporter, running
-from tests.lab.test_monitoring import NEW, OLD, SMI, written  # noqa: F401 - a fixture
+from tests.lab.test_monitoring import NEW, OLD, SMI
 
 SECTION = re.compile(r"<section ([^>]*)>(.*?)</section>", re.DOTALL)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
@@ -41,7 +41,7 @@ def sections(document):
     return found
 
 
-def test_every_panel_of_every_dashboard_is_drawn_by_a_browser(written, tmp_path):  # noqa: F811
+def test_every_panel_of_every_dashboard_is_drawn_by_a_browser(written, tmp_path):
     exporters = [Exporter(text) for text in (OLD, NEW, SMI)]
     with running(written, [exporter.address for exporter in exporters], Exporter("")) as prometheus:
         until(lambda: len(prometheus.ask("gpu:utilization:ratio")) == len(exporters), "figures of every exporter")
@@ -72,7 +72,7 @@ def test_every_panel_of_every_dashboard_is_drawn_by_a_browser(written, tmp_path)
                 assert "NVIDIA GeForce RTX 4090: 1" in drawn["GPUs by model"][1]
 
 
-def test_a_prometheus_that_is_away_is_said_on_the_page(written, tmp_path):  # noqa: F811
+def test_a_prometheus_that_is_away_is_said_on_the_page(written, tmp_path):
     address = f"file://{written}/dashboards.html?" + urlencode({"prometheus": "http://127.0.0.1:9"})
     said = [content for _told, content in sections(browse(address, tmp_path, "--dump-dom")).values()]
     assert len(said) == len(json.loads((written / "dashboards/gpusetup-fleet.json").read_text())["panels"])

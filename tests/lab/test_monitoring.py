@@ -9,7 +9,6 @@ import re
 import pytest
 import yaml
 
-from gpusetup.monitoring.files import files
 from tests.lab.process import run, until
 from tests.lab.prometheus import NEXT, Exporter, program, running
 
@@ -48,15 +47,6 @@ nvidia_smi_power_draw_watts{uuid="dd"} 350.5
 BROKEN = OLD.replace(
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{", 'DCGM_EXP_XID_ERRORS_COUNT{xid="79",'
 ).replace('"n1"} 0\n', '"n1"} 1\n')  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def written(lab_machine, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("monitoring")
-    for name, text in files().items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 @pytest.fixture(params=["", pytest.param(NEXT, marks=pytest.mark.slow)], ids=["stable", "next"])

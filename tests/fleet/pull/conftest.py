@@ -7,10 +7,13 @@ import threading
 
 import pytest
 
+from gpusetup.bootstrap.effects import Effects
+from gpusetup.drive.runner import Finished
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
+from gpusetup_fleet.pull import client
 from gpusetup_fleet.pull.store import FILE, Store, make_token
 from gpusetup_fleet.pull.web import collector_of
 
@@ -87,3 +90,25 @@ def keys(tmp_path_factory):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     (folder / "signers").write_text("ops@site " + (folder / "ours.pub").read_text())
     return folder
+
+
+@pytest.fixture
+def host(tmp_path, collector, keys, monkeypatch):
+    """A host, what its apply answers, and what it was told to apply."""
+    token = tmp_path / "host.token"
+    token.write_text(collector.tokens["gpu01"])
+    token.chmod(0o600)
+    settings = client.Settings(
+        f"http://127.0.0.1:{collector.server.server_port}", "gpu01", "h100", "rack7", 1, token, keys / "signers",
+        True, {}, tmp_path / "home",
+    )  # fmt: skip
+    told = {"code": 0, "host": {"state": "done", "changed": 3}, "applied": []}
+
+    def apply(_self, command, *words):
+        lock = json.loads((tmp_path / words[words.index("--lock") + 1]).read_text())
+        told["applied"].append((command, lock["digest"]))
+        return Finished((), told["code"], "", "", 1.0), json.dumps({"hosts": {"localhost": told["host"]}})
+
+    monkeypatch.setattr(Effects, "gpusetup", apply)
+    monkeypatch.setattr(client, "WORK", tmp_path / "work")
+    return settings, told

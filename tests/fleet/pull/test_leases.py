@@ -22,7 +22,7 @@ from gpusetup_fleet.pull import leases
 from gpusetup_fleet.pull.leases import Access, Lease, Refused, take
 from tests.certificates import Authority
 from tests.flaky import listening
-from tests.fleet.pull.test_pull import host, offer, went  # noqa: F401 - a fixture
+from tests.fleet.pull.test_pull import offer, went
 
 pytestmark = pytest.mark.skipif(
     shutil.which("etcd") is None or shutil.which("etcdctl") is None,
@@ -235,7 +235,7 @@ def test_after_enough_failures_of_a_lock_no_other_host_begins_it(store):
     free(budget, "gpu3", "", None, "lock-a")
 
 
-def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, collector, keys, locks, store):  # noqa: F811
+def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, collector, keys, locks, store):
     settings, told = host
     budget = Budget(leases=store, at_a_time=1, failures=1, reboot_hours=1)
     offer(collector, keys, locks[0], budget=budget)
@@ -278,7 +278,7 @@ def test_a_budget_is_never_overdrawn_by_hosts_that_ask_together(store):
     one.give_back()
 
 
-def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, locks, store):  # noqa: F811
+def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, locks, store):
     settings, _ = host
     budget = Budget(leases=store, at_a_time=1)
     offer(collector, keys, locks[0], budget=budget)
@@ -290,7 +290,7 @@ def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, l
     assert not any("no budget" in note for one in collector.store.reports("gpu01") for note in one.notes)
 
 
-def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, collector, keys, locks, store, tmp_path):  # noqa: F811
+def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, collector, keys, locks, store, tmp_path):
     settings, told = host
     offer(collector, keys, locks[0], budget=Budget(leases=store, at_a_time=1))
     login = tmp_path / "login"

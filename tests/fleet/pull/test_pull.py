@@ -1,12 +1,10 @@
 """A pull against a real collector, with an apply that answers what a test says: what it takes, keeps and never does."""
 
 import errno
-import json
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -15,37 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpusetup.bootstrap.effects import Effects
-from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError
 from gpusetup_fleet.model.pull import Budget, SignedOffer
 from gpusetup_fleet.pull import client
-from gpusetup_fleet.pull.client import Kept, Settings, pull, why_not
+from gpusetup_fleet.pull.client import Kept, pull, why_not
 from gpusetup_fleet.pull.offers import opened, path_of, publish, put
 from tests.flaky import serving
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def host(tmp_path, collector, keys, monkeypatch):
-    """A host, what its apply answers, and what it was told to apply."""
-    token = tmp_path / "host.token"
-    token.write_text(collector.tokens["gpu01"])
-    token.chmod(0o600)
-    settings = Settings(
-        f"http://127.0.0.1:{collector.server.server_port}", "gpu01", "h100", "rack7", 1, token, keys / "signers",
-        True, {}, tmp_path / "home",
-    )  # fmt: skip
-    told = {"code": 0, "host": {"state": "done", "changed": 3}, "applied": []}
-
-    def apply(_self, command, *words):
-        lock = json.loads(Path(words[words.index("--lock") + 1]).read_text())
-        told["applied"].append((command, lock["digest"]))
-        return Finished((), told["code"], "", "", 1.0), json.dumps({"hosts": {"localhost": told["host"]}})
-
-    monkeypatch.setattr(Effects, "gpusetup", apply)
-    monkeypatch.setattr(client, "WORK", tmp_path / "work")
-    return settings, told
 
 
 def went(settings):

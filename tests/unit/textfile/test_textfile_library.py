@@ -4,8 +4,6 @@ from importlib import import_module
 
 import pytest
 
-from tests.unit.read.conftest import told  # noqa: F401 - a fixture
-
 NVML, FIGURES = import_module("gpu_textfile.nvml"), import_module("gpu_textfile.figures")
 HEALTH = {
     "memory_temperature": 61, "recovery_action": 2, "ecc_uncorrected": 3, "ecc_corrected": 40, "rows_uncorrected": 1,
@@ -14,7 +12,7 @@ HEALTH = {
 }  # fmt: skip
 
 
-def test_a_gpu_tells_its_health_under_the_names_of_the_rules(nvml, told):  # noqa: F811
+def test_a_gpu_tells_its_health_under_the_names_of_the_rules(nvml, told):
     told.gpu(0, **HEALTH)
     (gpu,) = NVML.by_library(str(nvml))
     assert (gpu.number, gpu.uuid, gpu.name, gpu.bus) == (0, "GPU-0", "NVIDIA H200", "0000:18:00")
@@ -30,19 +28,19 @@ def test_a_gpu_tells_its_health_under_the_names_of_the_rules(nvml, told):  # noq
     assert set(gpu.values) <= {figure.metric for figure in FIGURES.FIGURES}
 
 
-def test_what_a_gpu_does_not_tell_is_left_out(nvml, told):  # noqa: F811
+def test_what_a_gpu_does_not_tell_is_left_out(nvml, told):
     (gpu,) = NVML.by_library(str(nvml))
     assert not {name for name in gpu.values if "ecc" in name or "remapped" in name or "fabric" in name}
 
 
 @pytest.mark.parametrize(("state", "status", "number"), [(3, 2, 4), (2, 0, 2)])
-def test_a_fabric_that_ended_with_an_error_is_not_ready(nvml, told, state, status, number):  # noqa: F811
+def test_a_fabric_that_ended_with_an_error_is_not_ready(nvml, told, state, status, number):
     told.gpu(0, fabric_state=state, fabric_status=status)
     (gpu,) = NVML.by_library(str(nvml))
     assert gpu.values["nvidia_smi_fabric_state"] == number
 
 
-def test_a_lost_gpu_hides_no_other_and_a_driver_that_is_not_loaded_is_said(nvml, told):  # noqa: F811
+def test_a_lost_gpu_hides_no_other_and_a_driver_that_is_not_loaded_is_said(nvml, told):
     told.machine(count=2).gpu(0, lost=1).gpu(1, uuid="GPU-1", temperature=40)
     assert [gpu.uuid for gpu in NVML.by_library(str(nvml))] == ["GPU-1"]
     told.machine(count=None)
