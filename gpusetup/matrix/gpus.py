@@ -28,7 +28,7 @@ _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _TELLS_A_PRODUCT = r"(?![0-9]*gb$)(?:[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,})"
 _AROUND = r"(?i)^[^[]*\[|\].*|\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gxs?\b|\bnvl\d+\b|\(nvgpu\)"
 _VARIANT = r"(?i)\b(?:\d+ ?gb|mobile|refresh|rev\. ?[a-z]|pcie|gddr\dx?|lite hash rate|lhr)\b|(?<=k[248]0)x?[cdmst]+\b"
-"""What a name has besides the product's: lspci's words, its MIG slice, its cooling, the system that it is in."""
+"""What a name has besides the product's: lspci's words, its MIG slice, its system; its memory, revision and form."""
 _VGPU = r"(?i)\b(?:grid|vgpu)\b|-\d+[abcq]\b"
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 

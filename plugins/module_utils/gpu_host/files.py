@@ -30,7 +30,7 @@ def read_bytes(path: str) -> Optional[bytes]:
     A pipe, a socket and a device count as empty, because reading one may never end.
     """
     try:
-        if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             return b""
         with open(path, "rb") as handle:
             return handle.read()
