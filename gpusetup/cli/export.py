@@ -91,7 +91,7 @@ def add_monitoring_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
     parser.add_argument("--runbook-url", metavar="URL", default="", help="address of alerts.md; each alert links to it")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    options.add_format(parser)
 
 
 def run_monitoring(arguments: argparse.Namespace) -> Exit:

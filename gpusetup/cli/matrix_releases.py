@@ -31,7 +31,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--out", metavar="FILE", required=True, help="the file to write")
     parser.add_argument("--sign", metavar="KEY", help="sign it with this SSH key: ssh-keygen asks for its passphrase")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    options.add_format(parser)
 
 
 def run_export(arguments: argparse.Namespace) -> Exit:

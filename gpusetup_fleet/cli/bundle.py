@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     check.add_argument("--diff", metavar="OLD", help="with --verify: list files that an older bundle or manifest lacks")
     options.add_reach(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    options.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:

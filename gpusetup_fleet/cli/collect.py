@@ -128,7 +128,7 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
         help="hours during which the old token stays valid; default: 0",
     )
     parser.add_argument("--remove", action="store_true", help="revoke the token")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    options.add_format(parser)
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
 
 
@@ -198,7 +198,7 @@ def add_forget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
     parser.add_argument("name", metavar="HOST", help="the host's name in its reports")
     parser.add_argument("--keep-token", action="store_true", help="remove only its reports")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    options.add_format(parser)
 
 
 def run_forget(arguments: argparse.Namespace) -> Exit:

@@ -20,8 +20,9 @@ from pathlib import Path
 from gpusetup.cli import options, output
 from gpusetup.cli.grammar import Parser
 from gpusetup.errors import BadInputError, Exit, gravest
-from gpusetup.model.facts import Facts
+from gpusetup.model.facts import Facts, Failure
 from gpusetup_fleet.handover.awx import Option, awx_files, survey
+from gpusetup_fleet.model.fleet import HandoverFiles
 
 ENGINES = ("awx", "kubernetes", "slurm")
 
@@ -40,25 +41,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lock", metavar="FILE", help="for kubernetes: also what brings nodes to this lock (NodeWright, DaemonSet)"
     )
     parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+    options.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Collect or read the facts, and write the files."""
-    from gpusetup_fleet.model.fleet import HandoverFiles
-
-    folder = Path(arguments.out)
     write = {"awx": _awx, "kubernetes": _kubernetes, "slurm": _slurm}[arguments.engine]
-    texts, twice, warnings, code = write(arguments)
+    texts, twice, warnings, failures = write(arguments)
     command = f"gpusetup export handover {arguments.engine} --out handover"
     output.write_folder(arguments.out, texts, "GS-961", "hand-over", command)
-    document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=twice, warnings=warnings)
+    document = HandoverFiles(
+        folder=str(Path(arguments.out)), files=tuple(sorted(texts)), twice=twice,
+        warnings=(*warnings, *(f"{name}: {failure}" for name, failure in failures.items())),
+    )  # fmt: skip
     output.answer(arguments.format, document, _text(document), None)
-    return code
+    return gravest([Exit(failure.exit) for failure in failures.values()])
 
 
-_Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], Exit]
-"""Texts by file name, what would be done twice, warnings, and the exit code."""
+_Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], dict[str, Failure]]
+"""Texts by file name, what would be done twice, warnings, and the hosts that gave no facts."""
 
 
 def _awx(arguments: argparse.Namespace) -> _Written:
@@ -67,7 +68,7 @@ def _awx(arguments: argparse.Namespace) -> _Written:
             "GS-963", "handover awx takes neither hosts nor a lock: AWX has its own inventory", path="INVENTORY",
             hint="gpusetup export handover awx --out handover",
         )  # fmt: skip
-    return files_for_awx(), (), (), Exit.DONE
+    return files_for_awx(), (), (), {}
 
 
 def _slurm(arguments: argparse.Namespace) -> _Written:
@@ -76,9 +77,7 @@ def _slurm(arguments: argparse.Namespace) -> _Written:
     if arguments.lock:
         raise BadInputError("GS-965", "handover slurm takes no lock: it says what the hosts are", path="--lock")
     facts = _facts(arguments)
-    failed = (f"{name}: {failure}" for name, failure in facts.failures.items())
-    code = gravest([Exit(item.exit) for item in facts.failures.values()])
-    return slurm_files(facts.hosts), (), (*slurm_warnings(facts.hosts), *failed), code
+    return slurm_files(facts.hosts), (), slurm_warnings(facts.hosts), facts.failures
 
 
 def _kubernetes(arguments: argparse.Namespace) -> _Written:
@@ -86,16 +85,10 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
 
     nodes = _nodes(arguments.lock) if arguments.lock else {}
     if nodes and not (arguments.inventory or arguments.facts):
-        return nodes, (), (), Exit.DONE
+        return nodes, (), (), {}
     facts = _facts(arguments)
     found = handover(facts.hosts)
-    warnings = (*found.warnings, *(f"{name}: {failure}" for name, failure in facts.failures.items()))
-    return (
-        kubernetes_files(found) | nodes,
-        found.twice,
-        warnings,
-        gravest([Exit(item.exit) for item in facts.failures.values()]),
-    )
+    return kubernetes_files(found) | nodes, found.twice, found.warnings, facts.failures
 
 
 def _nodes(path: str) -> dict[str, str]:
@@ -123,10 +116,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
     return facts_of_hosts(arguments)
 
 
-def _text(document: object) -> str:
-    from gpusetup_fleet.model.fleet import HandoverFiles
-
-    assert isinstance(document, HandoverFiles)  # noqa: S101 - the only caller made it
+def _text(document: HandoverFiles) -> str:
     lines = [f"{document.folder}:", *(f"  {name}" for name in document.files)]
     if document.twice:
         lines += ["", "host and operator would both do:", *(f"  {text}" for text in document.twice)]

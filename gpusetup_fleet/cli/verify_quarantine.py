@@ -137,12 +137,6 @@ def _ignored(arguments: argparse.Namespace) -> list[str]:
     return [name.strip() for name in (arguments.ignore or "").split(",") if name.strip()]
 
 
-def _rule(arguments: argparse.Namespace) -> Rule:
-    from gpusetup_fleet.health.service import Rule
-
-    return Rule(leave=arguments.leave_after, back=arguments.return_after)
-
-
 def _node(arguments: argparse.Namespace, host: str) -> str:
     if arguments.inventory is not None:
         return host
@@ -232,7 +226,8 @@ def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: 
     from gpusetup_fleet.health.schedulers import agreed
 
     now = time.time()
-    look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
+    look, node = _look(arguments, host, report, now), _node(arguments, host.name)
+    rule = service.Rule(leave=arguments.leave_after, back=arguments.return_after)
     kept, place = service.load(file, now), _place(arguments, node)
     seen = place.seen() if place is not None else None
     before, by_hand = (kept, False) if seen is None else agreed(kept, seen, now)

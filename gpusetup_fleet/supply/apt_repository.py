@@ -204,10 +204,6 @@ class AptRoot(Root):
             together = host_code("gpu_host.apt").Apt({}, together=driver)
             shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
 
-    def extras(self) -> Extras:
-        """Return no extras: apt's index has everything."""
-        return Extras()
-
     def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
         """Return these packages with all their dependencies, for an empty machine."""
         wanted = list(packages)
