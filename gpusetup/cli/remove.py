@@ -128,7 +128,7 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
         occupy(state_home(session.environment), names, "remove"),
         watch(output.aside(), phase="remove") as observer,
     ):
-        done = run_playbook(session, "remove", deadline=DEADLINE, overlay=overlay, observer=observer)
+        done = run_playbook(session, "remove", deadline=DEADLINE, overlay=overlay, observer=observer, partial=True)
         seconds = time.monotonic() - started
         for name in names:
             host = done.track.host(name)

@@ -89,10 +89,7 @@ def _read(session: Session) -> PlaybookRun:
     from gpusetup.drive.playbook import run_playbook
 
     with watch(output.aside(), phase="history") as observer:
-        read = run_playbook(session, "history", deadline=DEADLINE, observer=observer)
-    if read.interrupted:
-        raise KeyboardInterrupt
-    return read
+        return run_playbook(session, "history", deadline=DEADLINE, observer=observer)
 
 
 def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:

@@ -115,11 +115,13 @@ def run_playbook(
     observer: Observer | None = None,
     check: bool = False,
     at_once: bool = False,
+    partial: bool = False,
 ) -> PlaybookRun:
     """Run a playbook, on the overlay's hosts if there is one. A failed host is data, not an exception.
 
     The deadline applies to as many hosts as Ansible has forks; a larger fleet gets a multiple of it. Many hosts have
-    several Ansible processes (`gpusetup.drive.shards`), unless `at_once` asks for one.
+    several Ansible processes (`gpusetup.drive.shards`), unless `at_once` asks for one. Ctrl-C raises KeyboardInterrupt;
+    with `partial` the run is returned as far as it came.
     """
     run, track = session.run, Track()
     errors: dict[int, _Errors] = {}
@@ -154,11 +156,11 @@ def run_playbook(
                 run.append_log(said + "\n")
                 complaints.take(channel, said)
                 place = said.removeprefix(_UNREAD).split(" as an ")[0]
-                known = place in session.memory.unread or place.endswith(f"/{SITE_FILE}")
-                if said.startswith(_UNREAD) and not known:
+                new = place not in session.memory.unread and not place.endswith(f"/{SITE_FILE}")
+                if said.startswith(_UNREAD) and new:
                     session.memory.unread.add(place)
-                    see = f"see why: ansible-inventory -i {quote(place)} --graph"
-                    session.warn(f"{place} cannot be read, so its hosts are missing; {see}")
+                    why = f"ansible-inventory -i {quote(place)} --graph"
+                    session.warn(f"{place} cannot be read, so its hosts are missing; see why: {why}")
 
             def tick() -> None:
                 secrets.listen()
@@ -191,14 +193,14 @@ def run_playbook(
         stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
     follow()
     session.memory.typed |= name == "facts" and not any(host.roles for host in track.hosts.values())
-    ways = [ended[shard] for shard in sorted(ended)]
-    finished = next((way for way in ways if not way.ok), ways[0])
+    finished = next((ended[shard] for shard in sorted(ended) if not ended[shard].ok), ended[min(ended)])
     if not track.hosts and not finished.interrupted:
         raise _nothing_happened(session, finished, errors[0])
     for shard, how in ended.items():
         if shard not in track.ended and not finished.interrupted:
-            names = track.shards.get(shard) or shards.hosts[shard]
-            _cut_short([track.host(host) for host in names], how, errors[shard])
+            _cut_short(map(track.host, track.shards.get(shard) or shards.hosts[shard]), how, errors[shard])
+    if finished.interrupted and not partial:
+        raise KeyboardInterrupt
     return PlaybookRun(name, finished, track)
 
 

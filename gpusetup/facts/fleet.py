@@ -39,8 +39,6 @@ def look(
     """Return the facts of all hosts of the session's inventory."""
     variables = RoleVariables(gpusetup_candidates=candidates, gpusetup_record=record, gpusetup_symptoms=symptoms)
     run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
-    if run.interrupted:
-        raise KeyboardInterrupt
     return read(run, lookup, session.reach.inventory or "")
 
 

@@ -146,8 +146,6 @@ class Draining:
             run = run_playbook(
                 self.rollout.session, "busy", deadline=self.busy_seconds + 300, overlay=overlay, observer=observer
             )
-        if run.interrupted:
-            raise KeyboardInterrupt
         return {name: why for name in asked if (why := _users(run.track.host(name)))}
 
     def still_drained(self, name: str, why: str = "") -> str:
@@ -203,7 +201,8 @@ class Draining:
         if not names or self.scheduler is None or self.scheduler.name != "slurm":
             return
         overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", dict.fromkeys(names, NOTHING))
-        self.rollout.stopped |= run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay).interrupted
+        run = run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay, partial=True)
+        self.rollout.stopped |= run.interrupted
 
 
 def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:

@@ -253,10 +253,7 @@ def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> P
     session = rollout.session
     overlay = write_overlay(session.run.path / f"overlay-{about}", asked)
     with phase(rollout, "preview"), rollout.reporter.watch("preview") as observer:
-        run = run_playbook(session, "preview", deadline=PREVIEW_DEADLINE, overlay=overlay, observer=observer)
-    if run.interrupted:
-        raise KeyboardInterrupt
-    return run
+        return run_playbook(session, "preview", deadline=PREVIEW_DEADLINE, overlay=overlay, observer=observer)
 
 
 def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:

@@ -66,8 +66,6 @@ def prepare(hosts: Hosts) -> dict[str, Recovered]:
             hosts.rollout.session, "recover", deadline=DEADLINE, overlay=_overlay(hosts, resets, "dry"),
             observer=observer, check=True,
         )  # fmt: skip
-    if run.interrupted:
-        raise KeyboardInterrupt
     for name in resets:
         if (failure := run.track.host(name).failure) is not None:
             found[name] = _failed(found[name], failure)
@@ -181,8 +179,6 @@ def _act(hosts: Hosts, found: dict[str, Recovered], wanted: dict[str, Recovery])
     with phase(hosts.rollout, "recover"), hosts.rollout.reporter.watch("recover") as observer:
         overlay = _overlay(hosts, wanted, "real")
         run = run_playbook(hosts.rollout.session, "recover", deadline=DEADLINE, overlay=overlay, observer=observer)
-    if run.interrupted:
-        raise KeyboardInterrupt
     return {name: _failed(found[name], why) for name in wanted if (why := run.track.host(name).failure) is not None}
 
 

@@ -107,8 +107,6 @@ def _observe(rollout: Rollout, names: list[str], environment: str = "") -> dict[
     overlay = write_overlay(rollout.session.run.path / folder, asked)
     with phase(rollout, "verify"), rollout.reporter.watch("verify") as observer:
         done = run_playbook(rollout.session, "verify", deadline=DEADLINE, overlay=overlay, observer=observer)
-    if done.interrupted:
-        raise KeyboardInterrupt
     observed = {name: observed_of(rollout.session, done.track.host(name)) for name in names}
     documents = {name: host.document for name, host in observed.items() if host.document is not None}
     problems = {name: host.problem for name, host in observed.items() if host.document is None}
@@ -172,7 +170,7 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
     }
     overlay = write_overlay(rollout.session.run.path / "overlay-verified", kept)
     with phase(rollout, "verify"):
-        done = run_playbook(rollout.session, "verified", deadline=DEADLINE, overlay=overlay)
+        done = run_playbook(rollout.session, "verified", deadline=DEADLINE, overlay=overlay, partial=True)
     rollout.stopped |= done.interrupted
 
 

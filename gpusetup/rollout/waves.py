@@ -175,7 +175,9 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with phase(rollout, "apply"), rollout.reporter.watch("apply") as observer:
-        done = run_playbook(session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check)
+        done = run_playbook(
+            session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check, partial=True
+        )
     seconds = time.monotonic() - started
     rollout.stopped |= done.interrupted
     return {

@@ -24,8 +24,6 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
     """Return what was observed of every host of the inventory; a host that fails has a `problem`."""
     variables = _variables(ask)
     run = run_playbook(session, "verify", deadline=deadline(ask) + _REACHING, variables=variables, observer=observer)
-    if run.interrupted:
-        raise KeyboardInterrupt
     observed = {name: observed_of(session, host) for name, host in run.track.hosts.items()}
     _environments(session, ask, observed, observer)
     plan = hosts_plan(observed, {name: host.connection for name, host in run.track.hosts.items()})
@@ -42,8 +40,6 @@ def _environments(session: Session, ask: Ask, observed: dict[str, Observed], obs
         overlay = write_overlay(session.run.path / f"overlay-environment-{number}", told)
         longest = deadline(next(found[name] for found in asked.values() if name in found))
         run = run_playbook(session, "verify", deadline=longest + _REACHING, overlay=overlay, observer=observer)
-        if run.interrupted:
-            raise KeyboardInterrupt
         for host in told:
             kept(cast("dict[str, Any]", observed[host].document), name, observed_of(session, run.track.host(host)))
 
@@ -123,8 +119,6 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, Part], observed: 
         gpusetup_verify_group=tuple(plan),
     )
     run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables, at_once=True)
-    if run.interrupted:
-        raise KeyboardInterrupt
     parts = {name: _part(run.track.host(name)) for name in plan}
     broken = [name for name, part in parts.items() if _errors(part) - {"timeout"}]
     for name, part in parts.items():

@@ -117,7 +117,9 @@ def test_ctrl_c_stops_cleanly_and_tells_who_was_where(ansible):
             self.stopped = True
 
     watcher = Watcher()
-    done = run(session, observer=watcher)
+    with pytest.raises(KeyboardInterrupt):
+        run(session, observer=Watcher())
+    done = run(session, observer=watcher, partial=True)
     assert done.interrupted
     assert watcher.stopped
     assert done.track.hosts["a"].task == "Install"

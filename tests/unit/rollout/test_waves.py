@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -19,8 +20,6 @@ from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.rundir import new_run
 from gpusetup.drive.schedulers import Drained
 from gpusetup.errors import BadInputError, Exit
-from gpusetup.facts.collect import captured, matrix_lookup
-from gpusetup.matrix.load import matrix
 from gpusetup.model import applied as on_host
 from gpusetup.model.facts import Process
 from gpusetup.model.facts_machine import Boot
@@ -35,7 +34,7 @@ from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import _answered, twins
 from gpusetup.rollout.options import Applying
 from gpusetup.rollout.outcome import exit_of, outcome_of, stopped, with_downtime
-from tests.hosts.machines import HOSTS
+from tests.hosts.machines import machine
 from tests.records import record
 from tests.stored import stored_rows
 from tests.unit.rollout.test_recovery import Scheduler
@@ -303,7 +302,7 @@ def rollout(tmp_path):
 
 
 def test_a_person_who_stops_the_verification_keeps_the_report_of_what_was_done(rollout, monkeypatch):
-    monkeypatch.setattr(verification, "run_playbook", lambda *_a, **_k: SimpleNamespace(interrupted=True))
+    monkeypatch.setattr(verification, "run_playbook", Mock(side_effect=KeyboardInterrupt))
     done = HostOutcome(state="done", changed=7, seconds=30.0, packages={"installed": ["x"]}, history_id="h")
     outcomes = verification.verify_hosts(rollout, {"a": done, "b": HostOutcome(state="failed")})
     assert outcomes["b"].state == "failed"
@@ -383,7 +382,7 @@ def booted(facts: Any, boot: str | None, machine: str | None) -> Any:
 
 
 def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not():
-    facts = captured(HOSTS / "debian12-t4-open" / "root", matrix_lookup(matrix()))
+    facts = machine("debian12-t4-open")
     hosts = {
         "gpu01": booted(facts, "b1", "m1"), "gpu01.example.org": booted(facts, "b1", "m1"),
         "a copy of its image": booted(facts, "b2", "m1"), "unknown": booted(facts, "b1", None),

@@ -284,7 +284,7 @@ def playbooks(monkeypatch):
                     record.data["gpu_verify"] = {"own_fault": "ended with 1" in found.message}
                 else:
                     record.data["gpu_verify"] = {"observations": captured(found) if isinstance(found, str) else found}
-            return SimpleNamespace(track=track, interrupted=False)
+            return SimpleNamespace(track=track)
 
         monkeypatch.setattr(fleet, "run_playbook", run)
         return asked
