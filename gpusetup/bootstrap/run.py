@@ -17,7 +17,7 @@ from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.drive.rundir import alone, write_whole
 from gpusetup.errors import PreflightError
-from gpusetup.model import UNDECODED, stamp
+from gpusetup.model import kept_in, stamp
 from gpusetup.model.status import FINAL, STATUS_FILE, Status
 
 MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
@@ -25,10 +25,7 @@ MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
 
 def load(path: Path = Path(STATUS_FILE)) -> Status | None:
     """Return the status on disk; None if there is none or it cannot be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Status)
-    except (OSError, *UNDECODED):
-        return None
+    return kept_in(path, Status)
 
 
 def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_FILE) -> None:

@@ -111,12 +111,9 @@ def run_monitoring(arguments: argparse.Namespace) -> Exit:
     command = "gpusetup export monitoring --out monitoring"
     output.write_folder(arguments.out, texts, "GS-360", "monitoring files", command)
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
-    return output.answer(arguments.format, document, _written_files(folder, texts), None)
-
-
-def _written_files(folder: Path, texts: dict[str, str]) -> str:
-    names = "\n".join(f"  {name}" for name in sorted(texts))
-    return f"{folder}:\n{names}\n\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"
+    told = "".join(f"  {name}\n" for name in document.files)
+    text = f"{folder}:\n{told}\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"
+    return output.answer(arguments.format, document, text, None)
 
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:

@@ -173,7 +173,8 @@ def judged(
     started, clock = datetime.now(timezone.utc), time.monotonic()
     level, documents, problems, away = _observe(arguments, service)
     if arguments.observations:
-        _write_observations(Path(arguments.observations), documents)
+        kept = {"schema": "gpusetup/observations-of-hosts/1", "hosts": documents}
+        output.write_answer(json.dumps(kept, indent=1), str(Path(arguments.observations)))
         if arguments.sign:
             from gpusetup.drive import signatures
 
@@ -361,11 +362,6 @@ def _read_observations(path: Path, signers: str | None) -> dict[str, dict[str, A
     if not isinstance(hosts, dict) or not hosts or not all(isinstance(document, dict) for document in hosts.values()):
         raise BadInputError("GS-509", f"{path} contains no observations", path=str(path))
     return hosts
-
-
-def _write_observations(path: Path, documents: dict[str, dict[str, Any]]) -> None:
-    text = json.dumps({"schema": "gpusetup/observations-of-hosts/1", "hosts": documents}, indent=1)
-    output.write_answer(text, str(path))
 
 
 def _lock(path: str | None) -> Applied:

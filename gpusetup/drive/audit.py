@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from gpusetup.drive.inventory import folded
 from gpusetup.drive.playbook import Session
-from gpusetup.drive.rundir import state_home
+from gpusetup.drive.rundir import state_home, write_whole
 from gpusetup.errors import GpuSetupError, PreflightError
-from gpusetup.model import UNDECODED, stamp
+from gpusetup.model import UNDECODED, kept_in, stamp
 from gpusetup.model.audit import AuditGroup, AuditLine, AuditWho, Event
 
 FILE = "audit.jsonl"
@@ -90,7 +90,7 @@ def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
             line = replace(line, number=number + 1, before=digest)
             text = msgspec.json.encode(line)
             _write(log, b"\n" * torn + text + b"\n")
-            _keep_head(home, _Head(line.number, _digest(text)))
+            write_whole(home / _HEAD, msgspec.json.encode(_Head(line.number, _digest(text))), 0o600)
         finally:
             os.close(log)
     except OSError as error:
@@ -160,7 +160,7 @@ def read(home: Path, elsewhere: str = "") -> Found:
                     troubles.append(f"line {number} calls itself {found.number}")
                 lines.append(found)
             before = digests[number] = _digest(text)
-    head = _kept_head(home)
+    head = kept_in(home / _HEAD, _Head)
     if head is not None and number < head.number:
         troubles.append(f"the end was cut off: {head.number} lines were written, {number} are there")
     elif head is not None and digests.get(head.number) != head.digest:
@@ -205,23 +205,6 @@ def _line(text: bytes) -> AuditLine | None:
         return msgspec.json.decode(text, type=AuditLine)
     except UNDECODED:
         return None
-
-
-def _kept_head(home: Path) -> _Head | None:
-    try:
-        return msgspec.json.decode((home / _HEAD).read_bytes(), type=_Head)
-    except (OSError, *UNDECODED):
-        return None
-
-
-def _keep_head(home: Path, head: _Head) -> None:
-    partial = home / f".{_HEAD}.part"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        _write(descriptor, msgspec.json.encode(head))
-    finally:
-        os.close(descriptor)
-    partial.replace(home / _HEAD)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from msgspec import DecodeError, Meta, Struct
+from msgspec import DecodeError, Meta, Struct, json
 
 from gpusetup.errors import BadInputError, wrong_field
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNDECODED = (DecodeError, ValueError, RecursionError)
 """Everything that decoding JSON or TOML raises, also for other encodings and deeply nested documents."""
+Kind = TypeVar("Kind")
 
 
 def toml(text: str) -> dict[str, Any]:
@@ -26,6 +27,14 @@ def toml(text: str) -> dict[str, Any]:
         import tomli as tomllib
     document: dict[str, Any] = tomllib.loads(text)
     return document
+
+
+def kept_in(path: Path, kind: type[Kind]) -> Kind | None:
+    """Return the record in a file of gpusetup's own; None if there is none, or a damaged one."""
+    try:
+        return json.decode(path.read_bytes(), type=kind)
+    except (OSError, *UNDECODED):
+        return None
 
 
 def stamp(moment: datetime | float | None = None) -> str:

@@ -196,7 +196,9 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     """Return every warning about a stack, one sentence each."""
     found = [*_driver_warnings(space, cast("DriverValue", solution["driver"])), *_relations(space, solution)]
     if "cuda" in solution and "cupy" in solution:
-        found += _cupy_warnings(cast("CupyValue", solution["cupy"]), cast("CudaValue", solution["cuda"]))
+        cupy, cuda = cast("CupyValue", solution["cupy"]), cast("CudaValue", solution["cuda"]).release.minor
+        untested = cuda not in cupy.release.cuda
+        found += [f"CuPy {cupy.version} was not tested with CUDA {cuda}"] if untested else []
     if "cudnn" in solution:
         found += _cudnn_warnings(space, cast("CudnnValue", solution["cudnn"]))
     if "nccl" in solution:
@@ -290,11 +292,6 @@ def _below_triton(space: Space, gpu: GpuKind) -> str:
         return ""
     floor = next((item.cc_min for item in space.matrix.package("triton").releases if item.cc_min), None)
     return floor if floor is not None and nv(gpu.cc) < nv(floor) else ""
-
-
-def _cupy_warnings(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
-    if cuda.release.minor not in cupy.release.cuda:
-        yield f"CuPy {cupy.version} was not tested with CUDA {cuda.release.minor}"
 
 
 def _cudnn_warnings(space: Space, value: CudnnValue) -> Iterator[str]:

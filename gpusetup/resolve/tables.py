@@ -134,10 +134,6 @@ def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
         yield _gpu_row(gpu, kind, matrix)
 
 
-def _migs(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    return (row for row in _gpus(wanted, request, matrix) if row["mig_profiles"])
-
-
 def _driven_by(driver: str, kind: GpuKind) -> bool:
     branch = nv(driver).major
     if kind.module == "unknown" or (kind.min_driver is not None and nv(driver) < nv(kind.min_driver)):
@@ -295,6 +291,7 @@ def _variants(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 _ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
-    "driver": _drivers, "gpu": _gpus, "mig": _migs, "os": _os, "python": _pythons, "vgpu": _vgpu, "cve": _cves,
+    "driver": _drivers, "gpu": _gpus, "os": _os, "python": _pythons, "vgpu": _vgpu, "cve": _cves,
+    "mig": lambda *asked: (row for row in _gpus(*asked) if row["mig_profiles"]),
     "instances": _instances, "variants": _variants,
 }  # fmt: skip

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from gpusetup.drive.rundir import RunDirectory, runs_in_order
 from gpusetup.errors import BadInputError
-from gpusetup.model import UNDECODED
+from gpusetup.model import kept_in
 from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
 
@@ -79,9 +78,9 @@ def keep_rollout(
 
 def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
     """Return the newest rollout over this inventory; raise if it has no hosts left."""
-    run, kept = _newest(runs_in_order(home)).get(_place(inventory), (None, None))
-    if run is not None and kept is not None and kept.left:
-        return Stopped(run=run.name, batch=kept.batch, hosts=kept.left)
+    run, record = _newest(runs_in_order(home)).get(_place(inventory), (None, None))
+    if run is not None and record is not None and record.left:
+        return Stopped(run=run.name, batch=record.batch, hosts=record.left)
     raise BadInputError(
         "GS-814", f"no rollout over {inventory or 'this machine'} has stopped with hosts left to do", path="--resume"
     )
@@ -89,25 +88,16 @@ def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
 
 def unfinished(runs: list[Path]) -> list[Path]:
     """Return the runs that `stopped_rollout` would return, of the last inventories that have one."""
-    return [run for run, kept in _newest(runs).values() if kept.left][:_INVENTORIES]
+    return [run for run, record in _newest(runs).values() if record.left][:_INVENTORIES]
 
 
 def _newest(runs: list[Path]) -> dict[str, tuple[Path, _Kept]]:
     """Return the newest rollout of each inventory, newest first."""
     found: dict[str, tuple[Path, _Kept]] = {}
     for run in reversed(runs):
-        kept = _kept(run)
-        if kept is not None:
-            found.setdefault(kept.inventory, (run, kept))
+        if record := kept_in(run / _FILE, _Kept):
+            found.setdefault(record.inventory, (run, record))
     return found
-
-
-def _kept(run: Path) -> _Kept | None:
-    """Return the rollout record of a run; None if it has none, or a damaged one."""
-    try:
-        return msgspec.json.decode((run / _FILE).read_bytes(), type=_Kept)
-    except (OSError, *UNDECODED):
-        return None
 
 
 def _place(inventory: str | None) -> str:

@@ -280,12 +280,7 @@ _FAMILIES: dict[str, Blame] = {
     "gds": "host", "launch": "host", "nccl": "host", "p2p": "host", "pcie": "host", "rdma": "host", "vgpu": "host",
     "container": "stack", "desktop": "stack", "monitoring": "stack", "python": "stack",
 }  # fmt: skip
-"""Whose fault a failure is, by the family of its check; `gpu` for all other families."""
-
-
-def usual_blame(identity: str) -> Blame:
-    """Return whose fault a failure of a check is unless it says another."""
-    return _FAMILIES.get(identity.partition(".")[0], "gpu")
+"""Whose fault a failure is unless it says another, by the family of its check; `gpu` for all other families."""
 
 
 _WHY = {
@@ -311,7 +306,7 @@ def blamed(identity: str, finding: Concluded, *, asked: bool | None) -> Conclude
     """
     if finding.verdict not in ("fail", "warn"):
         return finding
-    usual = finding.blame or usual_blame(identity)
+    usual = finding.blame or _FAMILIES.get(identity.partition(".")[0], "gpu")
     if asked is not None and not finding.blame:
         usual = "stack" if asked else "environment"
     items = tuple(_judged(item, usual) for item in finding.items)

@@ -65,7 +65,8 @@ class Screen:
             for span in line:
                 room = width - column - (place == height - 1)  # writing the last cell would scroll
                 text = span.text[: max(0, room)]
-                self._window.addstr(place, column, text if self._utf8 else text.translate(_PLAIN), self._style(span))
+                shown = text if self._utf8 else text.translate(_PLAIN)
+                self._window.addstr(place, column, shown, self._styles.get(span.style, 0))
                 column += len(text)
                 if column >= width:
                     break
@@ -83,9 +84,6 @@ class Screen:
                 yield _NAMES[code]
             elif isinstance(key, str) and key.isprintable():
                 yield key
-
-    def _style(self, span: Span) -> int:
-        return self._styles.get(span.style, 0)
 
 
 def _styles() -> dict[str, int]:

@@ -19,7 +19,7 @@ from gpusetup.bootstrap.userdata import Config
 from gpusetup.bootstrap.web import Unfetched, content_of, passes, session
 from gpusetup.drive.rundir import write_whole
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
-from gpusetup.model import UNDECODED, stamp
+from gpusetup.model import UNDECODED, kept_in, stamp
 from gpusetup_fleet.model.pull import Offer, PullReport, PullState
 from gpusetup_fleet.pull.leases import Access, Lease, Refused, take
 from gpusetup_fleet.pull.offers import expired, opened, parsed
@@ -345,9 +345,7 @@ def _secret(path: Path, what: str) -> str:
 
 
 def _load(home: Path) -> Kept:
-    with suppress(OSError, *UNDECODED):
-        return msgspec.json.decode((home / "kept.json").read_bytes(), type=Kept)
-    return Kept()
+    return kept_in(home / "kept.json", Kept) or Kept()
 
 
 def _save(home: Path, kept: Kept) -> None:

@@ -23,7 +23,7 @@ from gpusetup.drive.rundir import write_whole
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import data_home
-from gpusetup.model import UNDECODED
+from gpusetup.model import kept_in
 from gpusetup.model.bundle import Manifest
 
 _DEADLINE = 120.0
@@ -160,15 +160,12 @@ class Before(msgspec.Struct, frozen=True, kw_only=True):
 
 def before_in(folder: Path) -> Before:
     """Return what was accepted for a folder: this machine's record, or the bundle in the folder if that is newer."""
-    try:
-        kept = msgspec.json.decode(_record(folder).read_bytes(), type=Before)
-    except (OSError, *UNDECODED):
-        kept = Before()
+    last = kept_in(_record(folder), Before) or Before()
     if not (folder / MANIFEST).is_file():
-        return kept
+        return last
     there = read_manifest(folder / MANIFEST)[0]
-    signers = kept.signers or (_named(there) if (folder / SIGNATURE).is_file() else ())
-    newest = there if there.serial > kept.serial else kept
+    signers = last.signers or (_named(there) if (folder / SIGNATURE).is_file() else ())
+    newest = there if there.serial > last.serial else last
     return Before(serial=newest.serial, made=newest.made, signers=signers)
 
 

@@ -180,7 +180,8 @@ class View:
             rows.append(Row("host", link.host, link, f.of_host(link)))
             if link.host in self.opened or (every and link.host not in self.closed):
                 for gpu in ordered_gpus(gpus, self.sort, turned=self.turned):
-                    rows.append(Row("gpu", f"  {gpu.index} {_product(gpu)}", link, f.of_gpu(gpu)))
+                    product = f.plain(gpu.name or "GPU").removeprefix("NVIDIA ").removeprefix("GeForce ")
+                    rows.append(Row("gpu", f"  {gpu.index} {product}", link, f.of_gpu(gpu)))
                     rows += [Row("program", "", link, program=program) for program in gpu.processes if self.programs]
         return rows
 
@@ -231,10 +232,6 @@ class View:
 
 def _head(columns: Sequence[_Column]) -> str:
     return "HOST".ljust(_NAME) + "".join(" " + column.title.rjust(column.width) for column in columns)
-
-
-def _product(gpu: GpuNow) -> str:
-    return f.plain(gpu.name or "GPU").removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def _tile(row: Row) -> str:

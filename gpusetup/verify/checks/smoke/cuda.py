@@ -134,7 +134,9 @@ def cuda_ptx(machine: Machine) -> Finding:
         smoke = worker.get("smoke", {})
         versions.add(str(smoke.get("ptx", {}).get("ptx_version")))
         found.append(_with_highest(item, key, smoke))
-    return from_items(found, f"PTX {', '.join(sorted(versions - {'None'}))} compiled and run{_up_to(machine)}")
+    highest = {version for worker in machine.workers.values() if (version := _highest(worker.get("smoke", {})))}
+    up_to = f"; the driver takes PTX up to {min(highest, key=nv)}" if highest else ""
+    return from_items(found, f"PTX {', '.join(sorted(versions - {'None'}))} compiled and run{up_to}")
 
 
 def _compiled(answer: dict[str, Any]) -> tuple[bool, str]:
@@ -144,11 +146,6 @@ def _compiled(answer: dict[str, Any]) -> tuple[bool, str]:
 def _highest(smoke: dict[str, Any]) -> str | None:
     found = smoke.get("ptx_versions", {}).get("highest")
     return str(found) if found else None
-
-
-def _up_to(machine: Machine) -> str:
-    found = {highest for worker in machine.workers.values() if (highest := _highest(worker.get("smoke", {})))}
-    return f"; the driver takes PTX up to {min(found, key=nv)}" if found else ""
 
 
 def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
@@ -173,9 +170,7 @@ def _with_highest(item: Item, key: str, smoke: dict[str, Any]) -> Item:
 
 def _promised(driver_cuda: int | None) -> tuple[str, str] | None:
     """Return a driver's CUDA release and its PTX version; None if the matrix does not list it."""
-    if not driver_cuda:
-        return None
-    minor = f"{driver_cuda // 1000}.{driver_cuda % 1000 // 10}"
+    minor = _version(driver_cuda)
     ptx = next((row.ptx for row in matrix().cuda.toolchains if row.minor == minor), "")
     return (minor, ptx) if ptx else None
 
@@ -266,8 +261,7 @@ def _judged(machine: Machine, answer: object) -> Finding:
         full = "MemoryAllocation" in text and gpu.get("index") in machine.busy
         items.append(Item(f"GPU {gpu.get('index')}", "pass" if well else "fail", text, blame="job" if full else ""))
     compiled = answer.get("compile_seconds")
-    runtime = int(answer.get("runtime_cuda") or 0)
-    text = f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, correct on every GPU"
+    text = f"CUDA {_version(answer.get('runtime_cuda'))}, compiled in {compiled} s, correct on every GPU"
     return too_few("the program", items, machine) or from_items(items, text)
 
 
