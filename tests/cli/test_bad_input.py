@@ -15,6 +15,7 @@ from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.facts.fleet import failure_of
 from gpusetup.verify.fleet import observed_of
+from tests.modules.stand_ins import write
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -110,10 +111,8 @@ def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansibl
     examine(shared)
     shared.write_text(f"a: &x 1\nb: [{'*x, ' * 9}]\nc: {'[' * 3000}{']' * 3000}")
     examine(shared)
-    program = tmp_path / "program"
-    program.write_bytes(b"\x7fELF\xff")
-    program.chmod(0o755)
-    examine(program)
+    write(tmp_path, {"program": b"\x7fELF\xff"}, 0o755)
+    examine(tmp_path / "program")
 
 
 @pytest.mark.parametrize("how", [failure_of, lambda host, _: observed_of(SimpleNamespace(reach=Reach()), host).problem])

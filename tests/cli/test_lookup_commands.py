@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import Facts
+from tests.hosts.machines import machine
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
-
-HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 
 
 def document(*argv):
@@ -131,9 +129,8 @@ def test_old_data_is_said_to_be_old(command, monkeypatch):
 
 
 def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
-    lookup = matrix_lookup(Matrix())
     names = ("debian12-v100-proprietary", "ubuntu24.04-h200-keep", "ubuntu24.04-gtx1080ti-rtx5090-nostack")
-    hosts = {name: captured(HOSTS / name / "root", lookup) for name in names}
+    hosts = {name: machine(name) for name in names}
     hosts["twin"] = hosts[names[0]]
     path = tmp_path / "facts.json"
     path.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))

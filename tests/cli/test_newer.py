@@ -8,7 +8,8 @@ import pytest
 from gpusetup.bootstrap import web
 from gpusetup.bootstrap.web import Unfetched
 from gpusetup.cli import newer
-from tests.cli.test_lookup_commands import HOSTS, document
+from tests.cli.test_lookup_commands import document
+from tests.hosts.machines import HOSTS
 
 FILES = {
     "nvidia-cudnn-cu13": [

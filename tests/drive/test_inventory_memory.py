@@ -11,6 +11,7 @@ import pytest
 
 from gpusetup.drive.inventory_memory import InventoryMemory, _Reader, _Writer
 from tests.lab.process import run
+from tests.modules.stand_ins import write
 from tests.simulated_fleet import SimulatedFleet
 from tests.stored import stored
 
@@ -50,9 +51,7 @@ def inventory(tmp_path):
     (folder / "02-more.ini").write_text(
         "[rack-b]\ngpu06 ansible_port=2022 said_by='host six'\n[more:children]\nrack-a\n[more:vars]\nclash=more\nlist=[1, 2]\n"
     )
-    script = folder / "03-script"
-    script.write_text(SCRIPT.format(python=sys.executable))
-    script.chmod(0o755)
+    write(folder, {"03-script": SCRIPT.format(python=sys.executable)}, 0o755)
     (folder / "04-built.yml").write_text(BUILT)
     whole = folder / "group_vars" / "all" / "vault.yml"
     whole.write_text(f"from_group_vars: {PASSWORD}-whole\n")
@@ -172,13 +171,17 @@ def test_a_run_asks_a_slow_inventory_once_however_many_processes_it_has(tmp_path
     shared = {"ansible_user": "root", "ansible_python_interpreter": "/usr/bin/python3", "gpusetup_become": False}
     shared |= {"ansible_ssh_executable": str(fleet.folder / "ssh"), "site_token": "told-by-script"}
     told = {"fleet": {"hosts": fleet.names, "vars": shared}, "_meta": {"hostvars": {}}}
-    script = tmp_path / "dynamic"
-    script.write_text(f"#!/bin/sh\nprintf x >> {tmp_path}/asked.log\ncat <<'END'\n{json.dumps(told)}\nEND\n")
-    script.chmod(0o755)
+    script = f"#!/bin/sh\nprintf x >> {tmp_path}/asked.log\ncat <<'END'\n{json.dumps(told)}\nEND\n"
+    write(tmp_path, {"dynamic": script}, 0o755)
     state = tmp_path / "state"
     environment = dict(os.environ) | {"GPUSETUP_STATE": str(state), "GPUSETUP_SHARD_SIZE": "4"}
     words = ["--format", "json", *(["--verify", "never"] if command == "apply" else [])]
-    done = run([sys.executable, "-m", "gpusetup", command, script, *words], env=environment, check=False, timeout=900)
+    done = run(
+        [sys.executable, "-m", "gpusetup", command, tmp_path / "dynamic", *words],
+        env=environment,
+        check=False,
+        timeout=900,
+    )
     assert len(json.loads(done.stdout)["hosts"]) == 12, done.stderr
     (folder,) = (state / "runs").iterdir()
     log = (folder / "ansible.log").read_text()

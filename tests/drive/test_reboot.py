@@ -10,6 +10,7 @@ import pytest
 
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
+from tests.modules.stand_ins import write
 from tests.stored import stored
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
@@ -25,8 +26,7 @@ def reboot(tmp_path):
         (tmp_path / "before").write_text(f"{before}\r\n")  # as through a terminal, which Ansible asks ssh for
         (tmp_path / "then").write_text("".join(f"{line}\n" for line in then))
         (tmp_path / "asked").write_text("")
-        (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, code=code))
-        (tmp_path / "ssh").chmod(0o755)
+        write(tmp_path, {"ssh": SSH.format(folder=tmp_path, code=code)}, 0o755)
         task = {"gpusetup.stack.gpu_reboot": arguments, "register": "made"}
         play = {"hosts": "all", "gather_facts": False, "connection": connection, "tasks": [task]}
         (tmp_path / "play.json").write_text(json.dumps([play]))

@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.facts.collect import captured, matrix_lookup
-from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.model.facts_machine import NvLinks, Settings, Way
 from gpusetup.model.verdict import Result
+from tests.hosts.machines import machine
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs/guides" / name for name in ("watch.md", "compare.md")]
@@ -49,7 +48,7 @@ def h100_told():
 
 def fleet(folder):
     """Six hosts like the captured one, of which four differ, and what they measured."""
-    host = captured(ROOT / "tests/hosts/ubuntu24.04-h200x8-keep/root", matrix_lookup(matrix()))
+    host = machine("ubuntu24.04-h200x8-keep")
     alike = {"vbios": "96.00.A5.00.1A", "nvlinks": NvLinks(up=18, down=0, slowest=26.562)}
     way, settings = (
         Way(acs_redirect=(), iommu="identity", bridges=2), Settings(bios_version="2.1", smt=True, iommu=True),

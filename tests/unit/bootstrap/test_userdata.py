@@ -24,6 +24,7 @@ from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
+from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
 ROOT = Path(__file__).parents[3]
@@ -207,16 +208,14 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew
     text = text.replace('"/var/lib/gpusetup"', repr(str(state))).replace('"/etc/motd.d', f'"{tmp_path}/motd.d')
     (tmp_path / "first-stage").write_text(text)
     seen = tmp_path / "seen"
-    systemctl = tmp_path / "bin/systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text(
+    systemctl = (
         f'#!/bin/sh\n[ "$1" = is-failed ] && exit 1\n[ "$1" = start ] || exit 0\n[ -e {state}/status.json ] && echo kept >{seen} || echo anew >{seen}\n'
         f'echo \'{{"state": "done"}}\' >{state}/status.json\n'
     )
-    systemctl.chmod(0o755)
+    write(tmp_path / "bin", {"systemctl": systemctl}, 0o755)
     (state / "status.json").write_text(json.dumps({"state": before}))
     (state / "first-boot").write_text("an earlier boot")
-    environment = {**os.environ, "PATH": f"{systemctl.parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     done = subprocess.run([sys.executable, tmp_path / "first-stage", "boot"], env=environment, timeout=60, check=False)
     assert done.returncode == 0
     assert seen.read_text().strip() == ("anew" if begins_anew else "kept")
@@ -235,20 +234,11 @@ def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found)
     """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
     installs, _, late = installs.partition(" ")
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (tmp_path / "first_stage.py").write_bytes(FIRST_STAGE.read_bytes())
-
-    def program(name: str, text: str) -> None:
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
-
-    program("python3", f"echo {has}")
     made = f"{folder}/python{found}"
     away = f"[ -e {folder}/asked ] || {{ : >{folder}/asked; exit 1; }}\n" if late else ""
-    program(
-        manager,
-        f'[ "$3" = python{installs} ] || exit 1\n{away}printf "#!/bin/sh\\necho {found}\\n" >{made}; /bin/chmod 755 {made}',
-    )
+    gives = f'[ "$3" = python{installs} ] || exit 1\n{away}printf "#!/bin/sh\\necho {found}\\n" >{made}; /bin/chmod 755 {made}'
+    write(folder, {"python3": f"#!/bin/sh\necho {has}\n", manager: f"#!/bin/sh\n{gives}\n"}, 0o755)
+    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes()})
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None; f.PAUSE = 0\n"
         "sets = {v + '-' + os.uname().machine: [] for v in ('3.10', '3.11', '3.12')}\n"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpusetup.content import host_code
+from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
 pci, smi, kinds, sessions = (host_code(f"gpu_probe.{part}") for part in ("pci", "smi", "virtualisation", "sessions"))
@@ -283,9 +284,7 @@ def test_a_link_above_the_root_leads_to_the_root(machine):
 
 @pytest.mark.parametrize("row", stored_rows("scheduled_work.json"), ids=lambda row: row["case"])
 def test_what_a_scheduler_runs_here_is_named(row, tmp_path, monkeypatch):
-    for name in ("squeue", "kubectl"):
-        (tmp_path / name).write_text("#!/bin/sh\n" + row.get(name, "exit 1"))
-        (tmp_path / name).chmod(0o755)
+    write(tmp_path, {name: "#!/bin/sh\n" + row.get(name, "exit 1") for name in ("squeue", "kubectl")}, 0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(platform, "node", lambda: "GPU1.example.org")
     monkeypatch.setattr(sessions, "_SCHEDULER_SECONDS", 0.5 if "sleep" in row.get("squeue", "") else 60.0)

@@ -13,6 +13,7 @@ import pytest
 
 from gpusetup_fleet.ssh import BOOT
 from gpusetup_fleet.watch.fleet import sent
+from tests.modules.stand_ins import write
 from tests.stored import stored
 
 MODULE = import_module("gpu_read.reader")
@@ -124,11 +125,8 @@ SMI = stored("reader_smi.txt")
 @pytest.fixture
 def smi(tmp_path, monkeypatch):
     def put(text):
-        program = tmp_path / "bin/nvidia-smi"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(text)
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        write(tmp_path / "bin", {"nvidia-smi": text}, 0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
 
     return put
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from gpusetup.cli.main import main
 from gpusetup.drive.events import HostProgress
 from gpusetup.facts import fleet
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Cuda, Facts, LoadedModule, Toolkit
 from gpusetup.model.request import Policy
@@ -19,10 +18,11 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.policy import _ALLOWS, stricter
+from tests.hosts.machines import HOSTS, machine
 from tests.stored import stored_rows
 
 OLD = "550.144.03"
-MISMATCH = Path(__file__).parents[2] / "hosts/ubuntu22.04-a100-mismatch/root"
+MISMATCH = HOSTS / "ubuntu22.04-a100-mismatch/root"
 KEYS = {
     "newest_driver_branch = 535": "R550 is newer than R535",
     'oldest_driver = "570.86.15"': "it is older than 570.86.15",
@@ -32,7 +32,7 @@ KEYS = {
 
 
 def host(driver: str = OLD, *toolkits: str, name: str = "ubuntu22.04-a100-mismatch") -> Any:
-    facts: Any = captured(Path(__file__).parents[2] / "hosts" / name / "root", matrix_lookup(matrix()))
+    facts: Any = machine(name)
     loaded = LoadedModule(version=driver, flavour="open")
     there = replace(facts.driver, version=driver, library=driver, module=driver, loaded=loaded, mismatch=False)
     found = [Toolkit(version=text, path=f"/usr/local/cuda-{text[:4]}", nvcc=True) for text in toolkits]
@@ -73,8 +73,8 @@ def test_a_breach_is_refused_with_its_line_and_a_command(site, capsys, command, 
 @pytest.mark.parametrize("words", [["resolve", "--from"], ["lock", "--from"], ["doctor", "--root", str(MISMATCH)]])
 def test_a_project_forbids_it_too(site, capsys, words, key):
     site("[policy]\nnewest_driver_branch = 600\noldest_driver = '470.57.02'\nforbid_cvss_from = 9.9\n")
-    machine = f"[tool.other]\npolicy = 1\n[tool.gpusetup]\ngpu = 'a100'\ndriver = '=={OLD}'\n"
-    Path("pyproject.toml").write_text(f"{machine}\n[tool.gpusetup.policy]\n{key}\n", encoding="utf-8")
+    about = f"[tool.other]\npolicy = 1\n[tool.gpusetup]\ngpu = 'a100'\ndriver = '=={OLD}'\n"
+    Path("pyproject.toml").write_text(f"{about}\n[tool.gpusetup.policy]\n{key}\n", encoding="utf-8")
     assert main([*words, "pyproject.toml"]) == 5
     name, value = key.split(" = ")
     assert f"{name} = " + value.strip('[]"') + " in pyproject.toml:8 [GS-212]" in capsys.readouterr().err

@@ -12,11 +12,11 @@ from variantlib.plugins.loader import VARIANT_PROVIDER_CACHE_TABLE, EntryPointPl
 from variantlib.variants_json import VariantsJson
 
 from gpusetup.cli.main import main
-from gpusetup.facts.collect import captured, matrix_lookup
 from gpusetup.facts.variants import FACTS, Provider
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
 from gpusetup.resolve.variants import machine_of, ordered, supported
+from tests.hosts.machines import machine
 
 TESTS = Path(__file__).parents[2]
 TOY = json.loads((TESTS / "fixtures/variants/toy.json").read_text())
@@ -36,8 +36,7 @@ def choice(values: Any) -> list[str]:
 @pytest.fixture(params=HOSTS)
 def host(request, tmp_path, monkeypatch):
     """A captured machine that stands for this one."""
-    found = captured(TESTS / "hosts" / request.param / "root", matrix_lookup(matrix()))
-    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(hosts={"one": found})))
+    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(Facts(hosts={"one": machine(request.param)})))
     monkeypatch.setenv(FACTS, str(tmp_path / "facts.json"))
     VARIANT_PROVIDER_CACHE_TABLE.clear()
     return str(request.param)

@@ -13,6 +13,7 @@ import yaml
 
 from gpusetup.monitoring.files import files
 from gpusetup.verify.answers import meanings
+from tests.modules.stand_ins import write
 from tests.stored import stored
 from tests.unit.verify.verify_documents import broken, captured, results
 
@@ -37,11 +38,8 @@ def test_it_tries_what_gpusetup_configured_and_what_is_there(probe):
 def test_a_container_says_what_it_sees_and_one_that_gives_nothing_is_an_answer(
     probe, monkeypatch, tmp_path, runtime, way, expected
 ):
-    program = tmp_path / "bin" / runtime
-    program.parent.mkdir()
-    program.write_text(RUNTIME.format(folder=tmp_path, way=way))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    write(tmp_path / "bin", {runtime: RUNTIME.format(folder=tmp_path, way=way)}, 0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     monkeypatch.setattr(probe.container, "DEADLINE", 0.5 if way == "hangs" else 60)
     found = probe.container.look(runtime, str(tmp_path))
     did = (tmp_path / "did").read_text().splitlines()

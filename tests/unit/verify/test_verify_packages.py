@@ -24,6 +24,7 @@ from gpusetup.verify.environments import asks, look_into
 from gpusetup.verify.fleet import observe_fleet
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed
+from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, broken, captured, put, results
 
@@ -213,11 +214,8 @@ def _environment(tmp_path, names, script):
     packages.mkdir(parents=True)
     for name in names:
         (packages / f"{name.replace('-', '_')}-1.0.dist-info").mkdir()
-    python = tmp_path / "env/bin/python"
-    python.parent.mkdir()
-    python.write_text(f"#!/bin/sh\n{script}\n")
-    python.chmod(0o755)
-    return str(python)
+    write(tmp_path / "env/bin", {"python": f"#!/bin/sh\n{script}\n"}, 0o755)
+    return str(tmp_path / "env/bin/python")
 
 
 class _Member:
@@ -393,7 +391,7 @@ def test_hosts_of_a_fleet_are_asked_only_for_what_they_have(session, monkeypatch
             names = list(told)
         for host in names:
             track.host(host).data["gpu_verify"] = {"observations": copy.deepcopy(documents[host])}
-        return SimpleNamespace(track=track, interrupted=False)
+        return SimpleNamespace(track=track)
 
     monkeypatch.setattr(fleet, "run_playbook", run)
     found = observe_fleet(session, SMOKE)

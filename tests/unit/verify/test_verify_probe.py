@@ -20,6 +20,7 @@ import pytest
 from gpusetup.components.record import read_record
 from gpusetup.model.facts import HostFacts
 from gpusetup.verify.probe import probe_argv
+from tests.modules.stand_ins import write
 from tests.programs import alive
 from tests.stored import stored
 
@@ -72,16 +73,9 @@ NVCC = stored("verify_probe_nvcc.txt")
 def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
     """SIGKILL leaves nobody time to tidy up: each process of the chain has to notice by itself, and no file is left."""
     written = tmp_path / "tmp"
-    for folder in (written, tmp_path / "bin"):
-        folder.mkdir()
-    for name, text in {
-        "nvidia-smi": SMI,
-        "bin/nvcc": NVCC,
-        "python": f"#!/bin/sh\necho $PPID $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nexec sleep 60\n",
-        "asker.py": ASKER,
-    }.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
+    written.mkdir()
+    python = f"#!/bin/sh\necho $PPID $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nexec sleep 60\n"
+    write(tmp_path, {"nvidia-smi": SMI, "bin/nvcc": NVCC, "python": python, "asker.py": ASKER}, 0o755)
     asker = subprocess.Popen(
         [sys.executable, "asker.py", str(tmp_path / "python")],
         cwd=tmp_path,

@@ -17,6 +17,7 @@ from gpusetup.report.formats import render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import LEVELS, NEEDS, checks, find, from_items
+from tests.modules.stand_ins import write
 from tests.stored import spoiled
 from tests.unit.verify.verify_documents import ASKED, FILES, broken, captured, results
 
@@ -39,9 +40,7 @@ def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
 
 
 def _program(path: Path, words: str = "exit 0") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{words}\n")
-    path.chmod(0o755)
+    write(path.parent, {path.name: f"#!/bin/sh\n{words}\n"}, 0o755)
     return path
 
 

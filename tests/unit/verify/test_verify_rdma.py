@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from gpusetup.model.settings import GpuDirect, ImexWish
 from gpusetup.verify.checks.quick.rdma import modes_of
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import find
+from tests.modules.stand_ins import programs
 from tests.stored import stored
 from tests.unit.verify.verify_documents import FILES, applied, broken, captured, put, results
 
@@ -247,10 +247,8 @@ def test_ib_write_bw_is_run_with_and_without_cuda(tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(str(folder))
     for name in ("write_bandwidth", "child"):
         sys.modules.pop(name, None)
-    program = tmp_path / "ib_write_bw"
-    program.write_text(stored("verify_rdma_perftest.txt").replace("SERVED", str(tmp_path / "served")))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    text = stored("verify_rdma_perftest.txt").replace("SERVED", str(tmp_path / "served"))
+    programs(tmp_path, monkeypatch, {"ib_write_bw": text})
     measure = importlib.import_module("write_bandwidth").measure
     ways = (("vfio-pci", ["a", "root"]), ("nvidia", ["x"]), ("nvidia", ["a", "root"]))  # the first is a guest's
     gpus = [{"bound": bound, "way": {"above": above}, "numa_node": 0} for bound, above in ways]
