@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _planned(facts: Facts) -> dict[str, HostRemoval]:
     from gpusetup.components.record import forgotten, hidden
     from gpusetup.model.lifecycle import HostRemoval
-    from gpusetup.plan.lifecycle import removal_of
+    from gpusetup.plan.lifecycle import removal_of, unknown_layouts
     from gpusetup.plan.preflight import refusal_not_seen
     from gpusetup.rollout.looks import twins
 
@@ -90,7 +90,7 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
             hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
         else:
             state: Literal["unchanged", "planned"] = "unchanged" if removal is None else "planned"
-            unknown = tuple(filter(None, [forgotten(host)]))
+            unknown = tuple(filter(None, [forgotten(host), *unknown_layouts(host)]))
             hosts[name] = HostRemoval(state=state, removal=removal, simulated=host.simulated, warnings=unknown)
     for name, failure in facts.failures.items():
         unreachable = failure.exit == Exit.UNREACHABLE

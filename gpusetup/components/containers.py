@@ -77,11 +77,12 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
     names = toolkit.packages
     absent = [name for name in context.settings.containers if name not in context.facts.containers.runtimes]
     if context.offers.known and absent:
+        others = ",".join(name for name in context.settings.containers if name not in absent) or "'[]'"
         raise PreflightError(
             "GS-339",
             f"gpusetup_containers names {', '.join(absent)}, which is not installed here",
             note="gpusetup configures container runtimes, it does not install them",
-            hint=f"install it first, or remove it: gpusetup_containers={_others(context, absent)}",
+            hint=f"install it first, or remove it: gpusetup_containers={others}",
         )
     lacking = [name for name in names if name not in there and not context.offers.has(name)]
     if context.offers.known and lacking:
@@ -98,10 +99,6 @@ def _wants(context: Context, _manager: Manager, _stack: Stack, _matrix: Matrix) 
             note="older versions write settings to files that some runtimes do not read",
         )
     return Brought(packages=tuple(Package(name=name) for name in names))
-
-
-def _others(context: Context, absent: list[str]) -> str:
-    return ",".join(name for name in context.settings.containers if name not in absent) or "'[]'"
 
 
 def _notes(context: Context, wanted: Wanted) -> Iterator[str]:

@@ -225,6 +225,9 @@ def _plain(layout: MigLayout) -> dict[str, Any]:
     return {"enabled": layout.enabled, "instances": instances}
 
 
+UNKNOWN_BEFORE = "its layout before gpusetup is unknown: the driver did not answer then"
+
+
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
     """Yield an action per GPU whose layout changes; a GPU that is no longer named gets its earlier layout back."""
     record = record_of(host.facts).mig
@@ -236,12 +239,11 @@ def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
             "GS-371", f"that apply set MIG layouts of GPUs that are no longer here: {', '.join(gone)}",
             hint="run gpusetup apply, which lays out the GPUs that this host has now",
         )  # fmt: skip
-    off = {"enabled": False, "instances": []}
-    back = {
-        address: msgspec.to_builtins(cut) if cut is not None else off
-        for address, cut in record.found.items()
-        if address not in asked and address in probed
-    }
+    unnamed = {address: cut for address, cut in record.found.items() if address not in asked and address in probed}
+    back = {address: msgspec.to_builtins(cut) for address, cut in unnamed.items() if cut is not None}
+    for address in sorted(unnamed.keys() - back):
+        what = f"MIG of GPU {list(probed).index(address)}: it keeps its layout until the next boot"
+        yield action("mig", address, what, f"gpusetup_mig no longer names it, and {UNKNOWN_BEFORE}")
     for address, wish in sorted((back | asked).items()):
         gpu = probed[address]
         now = judge.mig.of_facts(gpu)

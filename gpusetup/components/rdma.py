@@ -289,16 +289,13 @@ def _packages(context: Context, manager: Manager, stack: Stack, matrix: Matrix, 
             continue
         lacking = [name for name in names if not _has(context, name)]
         if lacking and context.offers.known:
+            own = {"gdrcopy": "gpusetup_gdrcopy", "nvidia-fs": "gpusetup_gds=nvidia-fs"}
+            asked = own.get(part) or f"gpusetup_rdma={part}"
             raise PreflightError(
-                "GS-381", f"{_variable(part)} needs {', '.join(lacking)}, and no repository of this host has it",
+                "GS-381", f"{asked} needs {', '.join(lacking)}, and no repository of this host has it",
                 hint=_WHENCE[part],
             )  # fmt: skip
         yield from (Package(name=name) for name in names)
-
-
-def _variable(part: str) -> str:
-    named = {"gdrcopy": "gpusetup_gdrcopy", "nvidia-fs": "gpusetup_gds=nvidia-fs"}
-    return named.get(part) or f"gpusetup_rdma={part}"
 
 
 def _has(context: Context, name: str) -> bool:

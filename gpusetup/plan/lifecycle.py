@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gpusetup.components import judge
 from gpusetup.components.judge import gpudirect, versions
+from gpusetup.components.mig import UNKNOWN_BEFORE
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import NO_LOCK
@@ -103,12 +104,18 @@ def removal_of(facts: HostFacts) -> Removal | None:
         runfile=state.runfile.version,
         alternatives=tuple(sorted(state.alternatives)),
         streams=tuple(sorted(state.streams)),
-        mig=tuple(sorted(state.mig.found)),
+        mig=tuple(sorted(address for address, before in state.mig.found.items() if before is not None)),
         initramfs=any("nouveau" in path or path == gpudirect.OPTIONS for path in state.files),
         python=python,
         environments=tuple(sorted(environments)),
         history="/var/lib/gpusetup",
     )
+
+
+def unknown_layouts(facts: HostFacts) -> tuple[str, ...]:
+    """Return a warning for each GPU whose MIG layout a removal cannot restore."""
+    found = facts.state.mig.found if facts.state is not None else {}
+    return tuple(f"the MIG layout of {gpu} stays: {UNKNOWN_BEFORE}" for gpu, cut in found.items() if cut is None)
 
 
 def pending_reboot(facts: HostFacts, removal: Removal) -> str:

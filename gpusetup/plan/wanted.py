@@ -133,7 +133,11 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             driver, pins = _as_applied(context, family, stack.driver, applied, applied.packages), applied.packages.pins
         elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
-            pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" and driver.hold else ()
+            pins = (
+                (Pin(packages=driver.hold, version=f"{stack.driver.version}*", priority=_PIN_PRIORITY),)
+                if family.manager == "apt" and driver.hold
+                else ()
+            )
         if driver is not None:
             notes, persistence = driver.notes, driver.persistence and settings.persistence
             signer, reasons = driver.signer, _built_reasons(driver)
@@ -282,11 +286,6 @@ def _is_headers(context: Context, package: Package) -> bool:
     return package.name.endswith(context.facts.kernel.next) or (
         package.name.startswith("kernel") and bool(package.version)
     )
-
-
-def _pin(globs: tuple[str, ...], version: str) -> Pin:
-    """Return an apt pin of this version for all packages that move with the driver."""
-    return Pin(packages=globs, version=f"{version}*", priority=_PIN_PRIORITY)
 
 
 def _requirements(

@@ -41,7 +41,6 @@ import shutil
 import tempfile
 from typing import Any, Dict, List, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     cdi,
     container_runtimes,
@@ -273,8 +272,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         result = configure(module.params, ledger, process.environment(), module.check_mode)

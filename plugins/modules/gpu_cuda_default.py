@@ -31,7 +31,6 @@ path:
 import os
 from typing import Dict, List, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
@@ -122,8 +121,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)

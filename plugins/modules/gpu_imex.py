@@ -32,7 +32,6 @@ import re
 import socket
 from typing import Any, Dict, List, Sequence, Set
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     files,
     followers,
@@ -112,8 +111,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         nodes, channels = module.params["nodes"], module.params["channels"]

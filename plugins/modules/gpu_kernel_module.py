@@ -41,7 +41,6 @@ obstacle:
 
 from typing import Any, Dict, List
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import followers, kernel_module, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
@@ -73,8 +72,8 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = dict(params.owned(module), check=module.check_mode)
+    module, request = params.opened(SPEC)
+    request["check"] = module.check_mode
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""
     with params.failing(module):

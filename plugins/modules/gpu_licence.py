@@ -37,7 +37,6 @@ import re
 import time
 from typing import Dict, List
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     followers,
     params,
@@ -160,10 +159,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec=params.spec(SPEC), required_if=[("state", "present", ["token"])], supports_check_mode=True
-    )
-    request = params.owned(module)
+    module, request = params.opened(SPEC, required_if=[("state", "present", ["token"])])
     check, start = module.check_mode, module.params["start"]
     with params.failing(module):
         env = process.environment()

@@ -39,7 +39,6 @@ reboot:
   elements: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig_kept, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -65,8 +64,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wishes = {
         item["gpu"]: {"enabled": item["enabled"], "instances": item["instances"]} for item in module.params["layouts"]
     }

@@ -29,7 +29,6 @@ exporter:
   type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -54,8 +53,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wish = monitoring.asked(request)
     collector = params.program(request["program"]) if wish.kind == "textfile" else {}
     with params.failing(module):

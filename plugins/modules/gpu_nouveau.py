@@ -37,7 +37,6 @@ loaded:
 import os
 from typing import Any, Callable, Dict, List, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     boot_arguments,
     boot_image,
@@ -89,11 +88,9 @@ class Nouveau:
         """Apply it; return {"changed", "initramfs", …}."""
         present = self.params["state"] == "present"
         kernels = self.machine.wanted_kernels(self.params["kernels"])
-        for kernel in kernels if present and not self.check else ():  # before the first change
-            image = followers.BootImage(kernel, self.env, seen=self.seen)
-            if image.path and image.look()["nouveau"] and not image.look()["blacklist"]:
-                boot_image.check_room(image.path)
-        changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
+        if present and not self.check:  # before the first change
+            followers.check_room(kernels, self.env, self.seen)
+        changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self._restored(NOUVEAU_FILE)
         argued = self._argument(present and self.params["kernel_argument"])
         images = [self._image(kernel, present) for kernel in kernels]
         return {
@@ -103,6 +100,12 @@ class Nouveau:
             "warnings": self.warnings,
             "diff": self.ledger.diffs,
         }
+
+    def _restored(self, path: str) -> bool:
+        """Restore a file; if that fails, removal goes on with the rest."""
+        restored, why = self.ledger.restore_all([path])
+        self.warnings += why
+        return bool(restored)
 
     # kernel command line
 
@@ -131,7 +134,7 @@ class Nouveau:
         return bool((update and os.path.exists("/etc/default/grub")) or (folder and (update or not grubby)))
 
     def _in_menu(self, wanted: bool) -> bool:
-        changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)
+        changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self._restored(GRUB_DROP_IN)
         menu = followers.BootMenu(ARGUMENT, self.env, self.log)
         settled = followers.settle([menu], self.check)
         if not self.check and menu.due():
@@ -160,7 +163,7 @@ class Nouveau:
                 image.run()
         seen = image.look()
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
-        if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
+        if present and not self.check and image.loads_nouveau():
             what = "the initramfs of the next boot would still load nouveau"
             note = "it was rebuilt, but it contains nouveau and no blacklist"
             hint = "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it"
@@ -177,8 +180,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen: Dict[str, Dict[str, Any]] = {}

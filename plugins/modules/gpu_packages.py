@@ -63,7 +63,6 @@ build:
 
 from typing import Any, Dict, Tuple
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, planning, transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages as package_sets
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -104,8 +103,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wait, fetched = request.pop("poll"), request.pop("fetched")  # neither is part of the running job's identity
     with params.failing(module, finished=True, progress={}):
         package_sets.merge(request["packages"])

@@ -36,7 +36,6 @@ reboot:
 import os
 from typing import Any, Dict, List, Sequence
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, followers, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.kernel_module import PARAMETERS as PARAMS
@@ -119,8 +118,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         machine = Machine(request["simulated_root"])

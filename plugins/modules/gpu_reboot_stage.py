@@ -29,7 +29,6 @@ import os
 import re
 from typing import Sequence
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, package_manager, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -85,8 +84,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     when, env = module.params["when"], process.environment()
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

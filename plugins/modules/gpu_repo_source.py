@@ -31,7 +31,6 @@ import re
 import tempfile
 from typing import Any, Dict, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     failure,
     files,
@@ -106,8 +105,7 @@ SPEC = params.SOURCES
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     written = []
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)

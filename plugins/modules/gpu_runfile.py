@@ -44,7 +44,6 @@ progress:
 
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, runfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
@@ -68,8 +67,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wait = request.pop("poll")
     with params.failing(module, finished=True, progress={}):
         job = jobs.Job(request["state_dir"], "runfile", request)

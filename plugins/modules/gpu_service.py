@@ -24,7 +24,6 @@ units:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process, services
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -36,8 +35,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         left = services.take_down(ledger, env, [services.full_name(name) for name in module.params["give_up"]])

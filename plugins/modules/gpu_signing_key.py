@@ -33,7 +33,6 @@ state:
   type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process, signing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
@@ -49,8 +48,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     with params.failing(module):
         ledger = Ledger(request["state_dir"], module.check_mode)
         if request["mode"] == "configure":

@@ -37,7 +37,6 @@ interpreter:
 import os
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -45,7 +44,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.versions 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
 
-def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
+def adopt(module: Any, request: Dict[str, Any]) -> None:
     """Compare an existing interpreter with the pins; root does not start one that others can change."""
     theirs = changeable(request["adopt"]) if os.geteuid() == 0 else ""
     if theirs:
@@ -103,8 +102,7 @@ SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=params.spec(SPEC), supports_check_mode=True)
-    request = params.owned(module)
+    module, request = params.opened(SPEC)
     wait = request.pop("poll")
     with params.failing(module, finished=True, progress={}):
         if request["adopt"]:

@@ -7,6 +7,7 @@ from ansible.module_utils import basic
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+from tests.modules import gpu_host_stand_in
 from tests.modules.transactions import Site
 
 
@@ -35,6 +36,12 @@ def site(tmp_path, monkeypatch):
 def ledger(tmp_path):
     """A host's record."""
     return Ledger(str(tmp_path / "state"))
+
+
+@pytest.fixture
+def host(request, tmp_path, monkeypatch):
+    """A host below a folder; a file of tests may have a class of its own for it."""
+    return getattr(request.module, "Host", gpu_host_stand_in.Host)(tmp_path, monkeypatch)
 
 
 @pytest.fixture

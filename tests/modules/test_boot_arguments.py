@@ -1,5 +1,6 @@
 """The kernel's argument by pbl and grubby, which keep one value for a key; pbl does nothing without a boot loader."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,11 +105,14 @@ def test_what_somebody_else_keeps_off_stays_off(tool, value, kind):
     assert host.recorded == []
 
 
-def test_what_a_package_of_the_driver_added_goes_with_ours(tool):
+@pytest.mark.parametrize("theirs", [True, False])
+def test_what_a_package_of_the_driver_added_goes_with_ours_and_what_was_set_for_the_next_boot_stays(tool, theirs):
     host = tool(Grubby, "quiet")
-    host.words.append("modprobe.blacklist=nouveau")
+    host.words += ["modprobe.blacklist=nouveau"] * theirs
+    (host.folder / "baseline.json").write_text(json.dumps({"arguments": boot_arguments.of_grubby({})}))
+    host.words += ["modprobe.blacklist=nouveau"] * (not theirs)
     assert [host.ask()["changed"], host.ask("absent")["changed"]] == [True, True]
-    assert (host.words, host.recorded) == (["quiet"], [])
+    assert (host.words, host.recorded) == (["quiet", *["modprobe.blacklist=nouveau"] * theirs], [])
 
 
 def test_without_a_boot_loader_it_says_so_and_is_no_change(tool):

@@ -64,11 +64,6 @@ class Host:
         return (self.root / f"efi/{ID}/{R}/initrd").read_text().strip()
 
 
-@pytest.fixture
-def host(tmp_path, monkeypatch):
-    return Host(tmp_path, monkeypatch)
-
-
 @pytest.mark.parametrize("before", [None, "root=UUID=1 ro\n", "root=UUID=1 nouveau.modeset=0"])
 def test_the_argument_comes_once_and_goes(host, before):
     if before is not None:

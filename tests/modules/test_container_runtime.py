@@ -94,11 +94,6 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch):
-    return Host(tmp_path, monkeypatch)
-
-
-@pytest.fixture
 def call(run_module, host):
     def told(*runtimes, **more):
         given = {"host": {"state_dir": str(host.root / "state")}, "cdi": False, "restart": "never", **more}

@@ -56,11 +56,6 @@ def keys(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("site"), "the site"), Key(tmp_path_factory.mktemp("own"), "DKMS own")
 
 
-@pytest.fixture
-def host(tmp_path, monkeypatch):
-    return Host(tmp_path, monkeypatch)
-
-
 def test_the_chosen_key_signed_it(host, keys):
     site, _own = keys
     host.choose(site)

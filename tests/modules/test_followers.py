@@ -23,7 +23,7 @@ from tests.unit.facts.test_probe_initramfs import cpio
 KERNEL = "6.8.0"
 
 
-class Root:
+class Host:
     """A host with GRUB, one initramfs, and the tools that make them; each can be told to fail."""
 
     def __init__(self, root, monkeypatch):
@@ -75,11 +75,6 @@ class Root:
         }  # fmt: skip
         self.did = []
         return gpu_nouveau.Nouveau(params).run()
-
-
-@pytest.fixture
-def host(tmp_path, monkeypatch):
-    return Root(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("tool", ["update-grub", "update-initramfs"])

@@ -184,6 +184,11 @@ def test_what_cannot_be_read_was_not_missing_and_a_file_that_is_mounted_alone_is
     assert not ledger.write(str(tmp_path / "alone"), "x\n"), "it is as wanted"
     with refused("GS-480", "alone is mounted alone", "umount"):
         ledger.write(str(tmp_path / "alone"), "y\n")
+    ledger.state["files"][str(tmp_path / "alone")] = {"original": None, "sha256": files.digest("x\n")}
+    ledger.write(str(tmp_path / "beside"), "x\n")
+    for restored in ([str(tmp_path / "beside")], []):
+        assert ledger.restore_all(ledger.state["files"])[0] == restored
+    assert list(ledger.state["files"]) == [str(tmp_path / "alone")], "a removal repeats it"
     (tmp_path / "folder.conf").mkdir()
     with refused("GS-480", "folder.conf blocks it"):
         ledger.write(str(tmp_path / "folder.conf"), "x\n")

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
 
-from tests.modules.stand_ins import refused, write
+from tests.modules.stand_ins import programs, refused, write
 
 KEYRING = "nvidia-driver-local-12345678-keyring.gpg"
 NAME = "nvidia-driver-local-repo-debian12-580.142"
@@ -122,12 +122,14 @@ def cpio(*members):
     return out
 
 
-def test_what_rpm2cpio_writes_is_read():
+def test_what_rpm2cpio_writes_is_read(tmp_path, monkeypatch):
     folder = "./var/nvidia-driver-local-repo-rhel9-580.142"
     files = {"repodata/repomd.xml": b"<xml/>", "a.rpm": b"12345"}
     ours = [(f"{folder}/{name}", content) for name, content in files.items()]
-    raw = io.BytesIO(cpio((folder, b""), ours[0], ("./etc/yum.repos.d/x.repo", b"[x]"), ours[1]))
-    found = [(name, stream.read(length)) for name, stream, length in local_repository._of_cpio(raw, "x.rpm")]
+    whole = cpio((folder, b""), ours[0], ("./etc/yum.repos.d/x.repo", b"[x]"), ours[1])
+    (tmp_path / "cpio").write_bytes(whole)
+    programs(tmp_path, monkeypatch, {"rpm2cpio": f"#!/bin/sh\nhead -c 200000 /dev/zero >&2\ncat {tmp_path}/cpio\n"})
+    found = [(name, stream.read(length)) for name, stream, length in local_repository._members("x.rpm")]
     assert found == list(files.items())
     with refused("cpio"):
         list(local_repository._of_cpio(io.BytesIO(b"07070X" + b"0" * 200), "x.rpm"))

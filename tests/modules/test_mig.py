@@ -14,15 +14,10 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_mig
 
 from gpusetup.content import host_code
 from tests.lab.captures import A100, H200
-from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
+from tests.modules.gpu_host_stand_in import FIRST, SECOND
 from tests.modules.stand_ins import refused
 
 PROGRAM = host_code("programs").packed("gpu_mig")
-
-
-@pytest.fixture
-def host(tmp_path, monkeypatch):
-    return Host(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -175,6 +170,17 @@ def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host, lay):
     assert host.layouts[FIRST] == "7 x 1g.18gb"
     lay({FIRST: {"1g.18gb": 0}})
     assert host.ledger.state["mig"]["wanted"][FIRST]["instances"][0]["start"] == 0
+    assert lay()["changed"]
+    assert (host.layouts[FIRST], Path(mig_kept.UNIT).exists(), lay()["changed"]) == ("7 x 1g.18gb", False, False)
+
+
+def test_a_removal_leaves_a_layout_whose_beginning_nobody_knows(host, lay):
+    (host.root / "version").rename(host.root / "kept")
+    lay({FIRST: {"1g.18gb": 7}})
+    (host.root / "kept").rename(host.root / "version")
+    boot(host)
+    assert mig_kept.undo(host.ledger, process.environment()) == []
+    assert (host.layouts[FIRST], host.ledger.state["mig"]) == ("7 x 1g.18gb", {})
 
 
 def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):

@@ -7,7 +7,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
-from tests.modules.stand_ins import refused
+from tests.modules.stand_ins import refused, write
 from tests.stored import stored, stored_rows
 
 
@@ -63,6 +63,18 @@ def test_what_goes_is_named_in_the_way_of_dnf(monkeypatch):
     monkeypatch.setattr(dnf.process, "output", lambda argv, *_a: said.append(argv) or (0, "", ""))
     dnf.Dnf().unhold(["nv"])
     assert said[-1][-2:] == ["delete", "nv-0:1-1.*"], "a bare name would delete !nv-0:2-1.* too"
+
+
+def test_dnf_5s_locks_go_without_what_somebody_excludes(monkeypatch, tmp_path):
+    entry = '[[packages]]\nname = "{}"\ncomment = "x"\n\n[[packages.conditions]]\nkey = "evr"\ncomparator = "{}"\nvalue = "0:1-1"\n\n'
+    theirs, ours, other = (entry.format(*words) for words in (("nv", "!="), ("nv", "="), ("nw", "=")))
+    write(tmp_path, {"versionlock.toml": f'version = "1.0"\n\n{theirs}{ours}{other}'})
+    said = []
+    monkeypatch.setattr(dnf.probe_packages, "TOML", f"{tmp_path}/versionlock.toml")
+    monkeypatch.setattr(dnf.process, "output", lambda argv, *_a: said.append(argv) or (0, "", ""))
+    dnf.Dnf().unhold(["nv", "nw"])
+    assert (tmp_path / "versionlock.toml").read_text() == f'version = "1.0"\n\n{theirs}{other}'
+    assert said[-1][-2:] == ["delete", "nw"], "dnf deletes every entry of a name"
 
 
 def test_a_lock_that_another_program_took_is_waited_for_whatever_code_dnf_ends_with(monkeypatch):

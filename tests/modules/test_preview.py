@@ -11,6 +11,7 @@ from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
 from tests.modules.stand_ins import replace, write
 from tests.modules.transactions import asked
+from tests.stored import stored_rows
 
 _MB, WANTED = 1 << 20, ("driver", "2-1")
 
@@ -147,29 +148,12 @@ OURS, OTHER = "https://m.example/c", "https://other.example/x"
 BAD = "W: GPG error: {}/ InRelease: The following signatures were invalid: BADSIG"
 
 
-@pytest.mark.parametrize(
-    ("line", "address", "asked", "told"),
-    [
-        (BAD, OURS, [OURS], ("refuse", "GS-448")),
-        (BAD, OTHER, [OURS], ("warn", "GS-448")),
-        (BAD, OTHER, [], ("refuse", "GS-448")),
-        ("E: Failed to fetch {}/Packages  404  Not Found", OURS, [OURS], ("refuse", "GS-449")),
-        ("E: Failed to fetch {}/Packages  404  Not Found", OTHER, [OURS], ("info", "")),
-        ("W: {}/ has no Date", OURS, [OURS], ("info", "")),
-        (
-            "W: GPG error: {}/ InRelease: Splitting up /var/tmp/l into data and signature failed",
-            OURS,
-            [OURS],
-            ("refuse", "GS-332"),
-        ),
-        ("E: Write error - write (28: No space left on device)", OURS, [OURS], ("refuse", "GS-332")),
-    ],
-)
+@pytest.mark.parametrize(("line", "address", "asked", "told"), stored_rows("preview-trouble.json"))
 def test_trouble_of_our_own_repositories_is_refused(tmp_path, line, address, asked, told):
     look = preview.Preview({"simulated_root": "", "older": False, "state_dir": str(tmp_path)})
     before = [BAD.format(OURS)] * ("GS-332" in told)
     look._judge_trouble([*before, line.format(address)], [{"name": "cuda", "uris": [f"{uri}/" for uri in asked]}])
-    assert [(item["level"], item["reference"]) for item in look.findings] == [told]
+    assert [(item["level"], item["reference"]) for item in look.findings] == [tuple(told)]
 
 
 @pytest.mark.parametrize("built", [True, False])
@@ -226,6 +210,15 @@ class TestSpace:
         assert "/boot has 30 MB free, 68 MB are needed (for /boot)" in refusals(answer)["GS-472"]
         there["/boot"] = 90 * _MB
         assert "GS-472" not in refusals(look("apt", ("driver", "1"), driver_version="1"))
+
+    def test_a_full_boot_partition_is_refused_also_where_only_nouveau_is_left_to_do(self, look, debian, monkeypatch):
+        debian.installed["driver"], image = "1", {"nouveau": True, "blacklist": False}
+        replace(monkeypatch, preview.followers.boot_image, path_of=lambda _kernel: __file__)
+        replace(monkeypatch, preview.followers.initramfs, contents=lambda *_path: image)
+        replace(monkeypatch, space, image_space=lambda _size: 1 << 60)
+        assert "too full to rebuild" in refusals(look("apt", ("driver", "1"), driver_version="1"))["GS-472"]
+        image["blacklist"] = True
+        assert not look("apt", ("driver", "1"), driver_version="1")["refused"]
 
     @pytest.mark.parametrize("lacks", [{"f_flag": os.ST_RDONLY}, {"f_bavail": 0}, {"f_ffree": 0}])
     def test_a_disk_that_cannot_be_written_is_refused_before_it_seems_a_bad_signature(self, look, monkeypatch, lacks):

@@ -13,6 +13,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
 
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
 from tests.modules.stand_ins import write
+from tests.stored import stored_rows
 
 WHO = {"controller": "here", "user": "me", "run": "run-1", "home": "home-1", "alive": ["run-1"], "turns": 1}
 
@@ -158,24 +159,9 @@ def gpu(address, capability="9.0", links=0, instances=None):
     return {"address": address, "capability": capability, "links": links, "instances": instances or []}
 
 
-@pytest.mark.parametrize(
-    ("gpus", "chosen", "nvswitch", "manager", "words"),
-    [
-        ([gpu("a"), gpu("b")], ["a"], False, False, ""),
-        ([gpu("a", links=18), gpu("b", links=18)], ["a"], False, False, ""),
-        ([gpu("a", links=18), gpu("b", links=18)], ["a"], True, True, ""),
-        ([gpu("a", links=18), gpu("b", links=18)], ["a"], True, False, "fabric manager does not run"),
-        ([gpu("a", links=18), gpu("b", links=18)], ["a", "b"], True, False, ""),
-        ([gpu("a", "7.0", 6), gpu("b", "7.0", 6)], ["a"], False, False, "a is older than Ampere"),
-        ([gpu("a", "7.0", 6), gpu("b", "7.0", 6)], ["a", "b"], False, False, ""),
-        ([gpu("a", None, 6), gpu("b", None, 6)], ["a"], False, False, "does not report its generation"),
-        ([gpu("a", "7.0", 0), gpu("b", "7.0", 6), gpu("c", "7.0", 6)], ["a"], False, False, ""),
-        ([gpu("a", instances=[{"id": 1}])], ["a"], False, False, "MIG instances"),
-        ([gpu("a"), gpu("b", instances=[{"id": 1}])], ["a"], False, False, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gpus", "chosen", "nvswitch", "manager", "words"), stored_rows("recover-rules.json"))
 def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words):
-    told = gpu_recover.refusal(gpus, chosen, nvswitch, manager)
+    told = gpu_recover.refusal([gpu(*row) for row in gpus], chosen, nvswitch, manager)
     assert (told is None) == (words == "")
     assert told is None or words in told[0]
 

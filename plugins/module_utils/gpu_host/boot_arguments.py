@@ -16,6 +16,7 @@ from .machine import Machine
 
 CMDLINE, _VENDORS, RUNNING = "/etc/kernel/cmdline", "/usr/lib/kernel/cmdline", "/proc/cmdline"
 _LOADER_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+_GRUBBY, _ARGS = ["grubby", "--info=ALL"], re.compile(r'^args="?(.*?)"?$', re.MULTILINE)
 _OF_ONE_BOOT = re.compile(r"^(?:BOOT_IMAGE|initrd|systemd\.machine_id)=")
 
 
@@ -71,6 +72,8 @@ class Names(Argument):
         """The names that each boot entry has, as last seen."""
         self.older: List[str] = []
         """Those of them that no package of this apply brought."""
+        self.before: Sequence[str] = ()
+        """The words that boot entries had before the first apply, also those that have not booted yet."""
 
     def wanted(self) -> List[str]:
         """Return the value with our names added."""
@@ -114,12 +117,12 @@ class Grubby(Names):
 
     def look(self) -> Optional[List[str]]:
         """Return the names that any entry has, None without entries."""
-        _code, text = process.looked("GS-482", ["grubby", "--info=ALL"], self.env)
-        entries = [self._names_in(entry) for entry in re.findall(r'^args="?(.*?)"?$', text, re.MULTILINE)]
+        _code, text = process.looked("GS-482", _GRUBBY, self.env)
+        entries = [self._names_in(entry) for entry in _ARGS.findall(text)]
         found = list(dict.fromkeys(name for names in entries for name in names))
         self.everywhere = [name for name in found if all(name in names for names in entries)]
         # A driver's package removes only its own value, which we are about to extend: what it brought goes with ours.
-        running = self._names_in(files.read_text(RUNNING) or "")
+        running = self._names_in(" ".join([files.read_text(RUNNING) or "", *self.before]))
         self.older = [name for name in self.everywhere if name in running]
         return found if entries else None
 
@@ -255,10 +258,16 @@ def argument(
     """Return an argument handled by this host's own tool."""
     for tool, kind in (("pbl", Pbl), ("grubby", Grubby)):
         if process.which(tool, env):
-            made: Argument = kind(name, env, log)
+            made: Names = kind(name, env, log)
+            made.before = (files.read_json(ledger.folder + "/baseline.json") or {}).get("arguments") or ()
             return made
     installed = [kernel["release"] for kernel in machine.kernels()["installed"]]
     return Entries(name, ledger, (machine.wanted_kernels(kernels), installed), env, log)
+
+
+def of_grubby(env: Dict[str, str]) -> List[str]:
+    """Return the words in grubby's boot entries; none without grubby."""
+    return sorted({word for entry in _ARGS.findall(process.output(_GRUBBY, env)[1]) for word in entry.split()})
 
 
 def _places(kernel: str) -> List[str]:

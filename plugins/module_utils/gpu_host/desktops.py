@@ -202,7 +202,8 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     wanted = wanted_files(wish, env)
     pages = [page_of(user) for user in wish.users]
     units = ([X_UNIT] if wish.backend == "x" else []) + [unit_of(user) for user in wish.users] + pages
-    changed = forget(ledger, env, check, keep=[*units, *wanted, *_secrets(wish.users)])
+    secrets = [f"{FOLDER}/{user}.{kind}" for user in wish.users for kind in ("password", "vnc")]
+    changed = forget(ledger, env, check, keep=[*units, *wanted, *secrets])
     written = ledger.arrange(wanted)
     made = [user for user in wish.users if _password(ledger, user, env, check)]
     if check:
@@ -234,10 +235,6 @@ def forget(ledger: Ledger, env: Dict[str, str], check: bool, keep: Sequence[str]
 def _is_ours(path: str) -> bool:
     units = os.path.dirname(path) == SYSTEMD and os.path.basename(path).startswith("gpusetup-desktop-")
     return units or path.startswith(FOLDER + "/") or path in (LAUNCHER, UDEV, MODPROBE)
-
-
-def _secrets(users: Sequence[str]) -> List[str]:
-    return [f"{FOLDER}/{user}.{kind}" for user in users for kind in ("password", "vnc")]
 
 
 def _permissions(env: Dict[str, str]) -> None:

@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional
 
 from ..gpu_judge import driver
 from ..gpu_probe import firmware
@@ -49,7 +49,7 @@ def mend(
 def _force(verbs: Iterable[str], kernel: str, env: Dict[str, str], log: Callable[[str], None]) -> None:
     """Have DKMS build or install NVIDIA's modules for a kernel although its record says that they are."""
     _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
-    for name, version in nvidia_modules(told):
+    for name, version in sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE))):
         for verb in verbs:
             argv = [_DKMS, verb, "--force", "-m", name, "-v", version, "-k", kernel]
             process.stream(argv, env, log=log)
@@ -85,10 +85,6 @@ def signature_problem(machine: Any, kernel: str) -> Optional[str]:
     if not found["signed"] and machine.secure_boot():
         return f"the nvidia module for kernel {kernel} is not signed, and Secure Boot is on"
     return None
-
-
-def nvidia_modules(told: str) -> List[Tuple[str, str]]:
-    return sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE)))
 
 
 def build_error(since: float = 0.0, root: str = "/") -> Optional[Dict[str, Any]]:

@@ -305,8 +305,12 @@ class Dnf(Rpm):
     def unhold(self, names: Iterable[str]) -> None:
         """Delete locks, by whole entries where a list has them: a name would also delete what somebody excludes."""
         names, entries = set(names), probe_packages.versionlock_entries(LiveHost())
+        tables = [table for table in probe_packages.versionlock_tables(LiveHost()) if table[1] in names]
+        shared = {name for _entry, name, comparators in tables if comparators != ["="]}
+        for entry in [entry for entry, name, comparators in tables if name in shared and comparators == ["="]]:
+            files.edit(probe_packages.TOML, (files.read_text(probe_packages.TOML) or "").replace(entry, ""))
         listed_ones = [entry for entry in entries if entries[entry] in names]
-        self._versionlock("delete", [*listed_ones, *(names - {*entries.values()})])
+        self._versionlock("delete", [*listed_ones, *(names - {*entries.values()} - shared)])
 
     def _versionlock(self, what: str, names: Iterable[str]) -> None:
         names = sorted(names)

@@ -1,5 +1,6 @@
 """Write files so that a power cut leaves either the old or the new content, never a part."""
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -10,6 +11,8 @@ import tempfile
 import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+
+from .failure import HostFailure
 
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
@@ -48,10 +51,12 @@ def changed_at(path: str) -> float:
     return status.st_mtime if status.st_mtime <= time.time() else 0.0
 
 
-def is_mounted(path: str) -> bool:
-    """Return whether a path is a mount point, such as a file that is mounted alone, which no rename can replace."""
+def refuse_mounted(path: str) -> None:
+    """Fail if a path is a mount point, such as a file that is mounted alone, which no rename can replace."""
     mounts = (read_text(_MOUNTS) or "").splitlines()
-    return os.path.realpath(path) in [line.split()[4] for line in mounts]
+    if os.path.realpath(path) in [line.split()[4] for line in mounts]:
+        hint = f"umount {path}, or change it where it is mounted from; then run the same command again"
+        raise HostFailure("GS-480", f"{path} is mounted alone, so gpusetup cannot replace it: umount it", hint=hint)
 
 
 def digest(content: Content) -> str:
@@ -231,6 +236,16 @@ def has_ours(there: bytes, ours: Optional[bytes], original: bytes) -> bool:
 
 def _bare(text: bytes) -> bytes:
     return _BLANKS.sub(b"", text)
+
+
+def put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
+    """Give a file an earlier content with all that was recorded of it."""
+    owner = kept.get("owner")
+    if kept.get("link") and not os.path.islink(path):
+        link_atomically(path, kept["link"])
+    edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
+    os.chmod(path, kept["mode"])
+    set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
 
 
 def _place_of(path: str, content: bytes) -> str:

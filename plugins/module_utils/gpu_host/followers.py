@@ -99,6 +99,9 @@ class BootImage(Follower):
             self.seen[path] = initramfs.contents(path, 60)
         return self.seen[path]
 
+    def loads_nouveau(self) -> bool:
+        return bool(self.path and self.look()["nouveau"] and not self.look()["blacklist"])
+
     def due(self) -> bool:
         """Compare it with the host, file by file; an image that cannot be read must be newer than the files."""
         if self.path is None:
@@ -121,6 +124,13 @@ class BootImage(Follower):
     def run(self) -> None:
         boot_image.rebuild(self.kernel, self.path or "", self.env, self.log)
         self.seen.pop(self.path or "", None)
+
+
+def check_room(kernels: Iterable[str], env: Env, seen: Optional[Dict[str, Dict[str, Any]]] = None) -> None:
+    """Fail if an initramfs must be rebuilt to keep nouveau off, and there is too little space for it."""
+    for image in [BootImage(kernel, env, seen=seen) for kernel in kernels]:
+        if image.loads_nouveau():
+            boot_image.check_room(image.path or "")
 
 
 def _module_settings() -> Dict[str, Sequence[str]]:

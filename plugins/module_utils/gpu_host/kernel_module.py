@@ -52,7 +52,7 @@ def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, s
         if _plain(now) == _plain(wanted):
             continue
         told = f"the module is loaded with {name}={now}, {wanted} is wanted"
-        said = _configured(env).get(name)
+        said = _parsed(process.looked("GS-483", ["modprobe", "-c"], env)[1]).get(name)
         if said is not None and _plain(said) != _plain(wanted):
             refused.append(f"{told}: something beside {OPTIONS} sets {said} (modprobe -c shows it)")
         elif young:
@@ -80,11 +80,6 @@ def _shown(options: Iterable[str]) -> Dict[str, str]:
         if now is not None:
             found[name] = now.strip().strip('"')
     return found
-
-
-def _configured(env: Dict[str, str]) -> Dict[str, str]:
-    """Return the options that modprobe would use; of two with one name the last counts."""
-    return _parsed(process.looked("GS-483", ["modprobe", "-c"], env)[1])
 
 
 def _parsed(text: str) -> Dict[str, str]:

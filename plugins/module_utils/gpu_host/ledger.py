@@ -7,7 +7,7 @@
 import base64
 import os
 import stat
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..gpu_judge import versions
 from . import files
@@ -45,9 +45,7 @@ class Ledger(Journal):
         if before == raw and not linked and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
             self._settle(path, raw)
             return False
-        if files.is_mounted(path):
-            hint = f"umount {path}, or change it where it is mounted from; then run the same command again"
-            raise HostFailure("GS-480", f"{path} is mounted alone, so gpusetup cannot replace it", hint=hint)
+        files.refuse_mounted(path)
         self.diffs.append(_diff(path, before, raw, mode))
         if self.check:
             return True
@@ -235,6 +233,7 @@ class Ledger(Journal):
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
             return False
+        files.refuse_mounted(path)
         self._note_mode(path)
         kept = entry[which]
         if os.path.isdir(path):
@@ -262,7 +261,7 @@ class Ledger(Journal):
         if changed and wanted is None:
             os.unlink(path if linked else os.path.realpath(path))  # a link from before us stays
         elif changed and wanted is not None:
-            _put_back(path, wanted, kept)
+            files.put_back(path, wanted, kept)
         if wanted is None:
             self._drop_folders(path, entry)
         first = (entry["original"] or {}).get("sha256") == (kept or {}).get("sha256")
@@ -323,9 +322,13 @@ class Ledger(Journal):
 
     def revert_apply(self, which: Callable[[str], bool] = bool) -> Tuple[List[str], List[str]]:
         """Restore the selected files that the current apply has changed; return their paths, and why others failed."""
-        paths = [path for path in sorted(self._kept_for_revert(), reverse=True) if which(path)]
-        done = [(path, *tried(self.restore, path, "previous")) for path in paths]
-        return [path for path, restored, _why in done if restored], [why for _path, _restored, why in done if why]
+        return self.restore_all([path for path in self._kept_for_revert() if which(path)], "previous")
+
+    def restore_all(self, paths: Iterable[str], which: str = "original") -> Tuple[List[str], List[str]]:
+        """Restore files as far as possible; return those that changed, and why others failed, which stay on record."""
+        done = [(path, *tried(self.restore, path, which)) for path in sorted(paths, reverse=True)]
+        failed = [why if path in why else f"{path}: {why}" for path, _restored, why in done if why]
+        return [path for path, restored, _why in done if restored], failed
 
     def forget_previous(self) -> None:
         """After a finished apply, which is never reverted: delete contents that nothing can go back to, as they may
@@ -454,15 +457,6 @@ def history(state_folder: str) -> List[State]:
 
 def _number(record: Mapping[str, Any]) -> int:
     return int(record.get("number") or 0)
-
-
-def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
-    owner = kept.get("owner")
-    if kept.get("link") and not os.path.islink(path):
-        files.link_atomically(path, kept["link"])
-    files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
-    os.chmod(path, kept["mode"])
-    files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
 
 
 def _digest(raw: Optional[bytes]) -> Optional[str]:

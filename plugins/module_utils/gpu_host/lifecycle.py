@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ..gpu_judge import drift, driver, versions
 from ..gpu_probe import facts as probe
 from . import (
+    boot_arguments,
     boot_image,
     cdi,
     fetched,
@@ -123,11 +124,11 @@ class Lifecycle:
         return dict(told, owner=self.token)
 
     def _keep_baseline(self, host: planning.Manager) -> None:
-        path = os.path.join(self.ledger.folder, "baseline.json")
-        if not os.path.exists(path):
+        if not os.path.exists(self.ledger.folder + "/baseline.json"):
             self.ledger.tell()
             there = {"packages": host.installed(), "held": host.held(), "kernel": self.machine.kernels()["running"]}
-            files.write_json(path, dict(there, time=now()))
+            words = boot_arguments.of_grubby(process.environment())
+            files.write_json(self.ledger.folder + "/baseline.json", dict(there, time=now(), arguments=words))
 
     def finish(self) -> Dict[str, Any]:
         """Record the apply: what is expected from now on, and the history.
@@ -352,7 +353,8 @@ class Lifecycle:
         folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
         if monitoring.forget(folder, self.ledger):
             gone.append(os.path.join(folder, monitoring.TEXTFILE))
-        gone += [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
+        restored, unrestored = self.ledger.restore_all(self.ledger.state["files"])
+        gone += restored
         gone += self._follow()
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         gone += cdi.forget(self.check, process.environment())
@@ -364,8 +366,8 @@ class Lifecycle:
             fetched.sweep()
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()
-        if still and ours:
-            ours["services"] = still
+        for kind, whys in (("services", still), ("files", unrestored)) if ours else ():
+            ours.update({kind: whys} if whys else {})
         if not self.check and not ours and os.path.isdir(self.ledger.folder):
             self._forget()
         elif not self.check:
@@ -422,7 +424,7 @@ class Lifecycle:
         return {kind: sorted(names) for kind, names in ours.items() if names}
 
     def _left_over(self) -> Dict[str, Any]:
-        baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
+        baseline = files.read_json(self.ledger.folder + "/baseline.json")
         if baseline is None:
             return {}
         ours = {name for part in ("brought", "moved", "taken") for name in self.ledger.state[part]}

@@ -139,22 +139,23 @@ def _members(path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
     """Yield (name in the repository, content, length) of the files in the folder below /var."""
     deb = path.endswith(".deb")
     argv = ["dpkg-deb", "--fsys-tarfile", path] if deb else ["rpm2cpio", path]
-    try:
-        process_ = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=process.environment())
-    except OSError as error:
-        raise HostFailure("GS-478", f"{argv[0]} is not installed: the package cannot be unpacked", path) from error
-    pipe = cast("IO[bytes]", process_.stdout)
-    try:
-        yield from _of_tar(pipe, path) if deb else _of_cpio(pipe, path)
-        while pipe.read(_BLOCK):
-            pass
-    finally:
-        pipe.close()
-        error_text = cast("IO[bytes]", process_.stderr).read().decode("utf-8", "replace").strip()
-        cast("IO[bytes]", process_.stderr).close()
-        code = process_.wait()
-    if code:
-        raise HostFailure("GS-478", "the local repository's package is damaged", path, error_text[-300:])
+    with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads meanwhile could fill up
+        try:
+            process_ = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=errors, env=process.environment())
+        except OSError as error:
+            raise HostFailure("GS-478", f"{argv[0]} is not installed: the package cannot be unpacked", path) from error
+        pipe = cast("IO[bytes]", process_.stdout)
+        try:
+            yield from _of_tar(pipe, path) if deb else _of_cpio(pipe, path)
+            while pipe.read(_BLOCK):
+                pass
+        finally:
+            pipe.close()
+            code = process_.wait()
+        errors.seek(0)
+        if code:
+            said = errors.read().decode("utf-8", "replace").strip()
+            raise HostFailure("GS-478", "the local repository's package is damaged", path, said[-300:])
 
 
 def _of_tar(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]:

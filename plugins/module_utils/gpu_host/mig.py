@@ -19,7 +19,6 @@ Env = Dict[str, str]
 Layouts = Dict[str, Dict[str, Any]]
 """By PCI address: {"enabled", "instances"}; placed instances have a `start`."""
 
-_SECONDS = 120
 LOCK = "/run/gpusetup-mig.lock"
 
 

@@ -46,11 +46,9 @@ def lay(
     `order` has the addresses of all of the host's GPUs in the driver's order; `program` is the packed program that
     restores a layout at boot. A GPU that is no longer requested gets its layout from before the first apply.
     """
-    found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
-    back = {address: found[address] or _OFF for address in found if address not in wishes}
-    everything = dict(back, **wishes)
-    if not everything:
+    if not wishes and not ledger.state["mig"]:
         return {"changed": False, "made": {}, "reboot": []}
+    everything = dict(_known(ledger), **wishes)
     layouts = Layouts(everything, wishes, env, ledger)
     changed = ledger.change(layouts, everything)
     made = {address: layouts.result["made"][address] for address in wishes}
@@ -120,9 +118,6 @@ class Layouts(Thing):
         return self.everything
 
 
-_OFF: Dict[str, Any] = {"enabled": False, "instances": []}
-
-
 def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str) -> bool:
     """Have the layouts restored at every boot, by NVIDIA's own unit if it exists; return whether that changed it."""
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
@@ -178,5 +173,10 @@ def undo(ledger: Ledger, env: mig.Env) -> List[str]:
 
 def on_record(ledger: Ledger, env: mig.Env) -> Layouts:
     """Return the layouts before the first apply."""
+    return Layouts(_known(ledger), {}, env, ledger)
+
+
+def _known(ledger: Ledger) -> mig.Layouts:
+    """Return the layouts before the first apply; a GPU whose driver did not answer then keeps its present one."""
     found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
-    return Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env, ledger)
+    return {address: layout for address, layout in found.items() if layout}

@@ -43,8 +43,9 @@ def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float
                 _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=silence, lost=lost))
                 return token
         first = first or owner
-        lives = owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who)
-        if lives or waited > (PATIENCE if patience is None else patience):
+        lives = owner["seen"] != first["seen"] or owner["token"] != first["token"]
+        here = owner["home"] and owner["home"] == who.get("home") and owner["run"] in (who.get("alive") or [])
+        if lives or here or waited > (PATIENCE if patience is None else patience):
             raise _refusal(owner)
         time.sleep(_POLL)
         waited += _POLL
@@ -112,10 +113,6 @@ def _is_over(owner: Dict[str, Any], who: Dict[str, Any], digest: str) -> bool:
     if owner["home"]:
         return owner["run"] not in (who.get("alive") or [])
     return bool(owner["digest"] == digest)  # a repeated run of the roles alone with the same wish
-
-
-def _lives_here(owner: Dict[str, Any], who: Dict[str, Any]) -> bool:
-    return bool(owner["home"]) and owner["home"] == who.get("home") and owner["run"] in (who.get("alive") or [])
 
 
 def _refusal(owner: Dict[str, Any]) -> HostFailure:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from typing import Any, Dict, Iterator, List, NoReturn, Optional, Union
+from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple, Union
 
 from . import failure, owner
 
@@ -224,6 +224,14 @@ def owned(module: Any) -> Dict[str, Any]:
         except (failure.HostFailure, OSError) as stop:
             end(module, stop)
     return params
+
+
+def opened(options: Dict[str, Option], **more: Any) -> Tuple[Any, Dict[str, Any]]:
+    """Return an Ansible module that changes the host, and its parameters."""
+    from ansible.module_utils import basic  # only modules have it: programs on a host do without
+
+    module = basic.AnsibleModule(argument_spec=spec(options), supports_check_mode=True, **more)
+    return module, owned(module)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from . import (
     dkms,
     fetched,
     files,
+    followers,
     jobs,
     list_dates,
     local_repository,
@@ -333,6 +334,8 @@ class Preview:
     def _space(self, answer: Dict[str, Any]) -> None:
         plan: Optional[packages.Plan] = answer["transaction"]
         needed = self._packages_space(plan, answer) if plan is not None else {}
+        if plan is None and self.params["driver_version"]:  # only nouveau may be left to do
+            followers.check_room(self.machine.wanted_kernels(self.params["kernels"]), process.environment())
         kept = way_back.kept_bytes(self.way, self.params["state_dir"])
         if kept:
             needed[self.params["state_dir"]] = kept

@@ -254,8 +254,8 @@ def definitions() -> List[str]:
     """Return the host's files that define package sources."""
     layout = Layout()
     places = (layout.apt_sources, layout.dnf_repos, layout.zypper_repos)
-    there = [path for folder in places for path in files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
-    return [path for path in (layout.apt_list, *there) if os.path.isfile(path)]
+    found = [path for folder in places for path in files_in(folder) if path.endswith((".list", ".sources", ".repo"))]
+    return [layout.apt_list, *found] if os.path.isfile(layout.apt_list) else found
 
 
 def folders() -> List[str]:

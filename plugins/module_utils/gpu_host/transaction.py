@@ -370,7 +370,8 @@ class Transaction:
         self.held_changed = bool(changed or self.released)
         block = target if self.params["auto_upgrades_block"] else set()
         for path, content in self.host.automatic_upgrades(sorted(block)).items():
-            wrote = self.ledger.write(path, content) if block else self.ledger.give_up_file(path)
+            wrote, why = (self.ledger.write(path, content), "") if block else tried(self.ledger.give_up_file, path)
+            self.job.log(why or path)
             self.held_changed = wrote or self.held_changed
 
 

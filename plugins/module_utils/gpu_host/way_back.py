@@ -246,7 +246,8 @@ def _bring(
     if _drivers(plan["remove"]) and not any(is_driver(wish["name"]) for wish in wishes):
         worse += sorted(plan["remove"])
     if worse:
-        log("rollback: left out {}, for which these would go or move: {}".format(_names(wishes), ", ".join(worse)))
+        names = ", ".join(packages.key(wish) for wish in wishes)
+        log(f"rollback: left out {names}, for which these would go or move: {', '.join(worse)}")
     else:
         host.transact(wishes, gone)
 
@@ -280,10 +281,6 @@ def _wish(host: planning.Manager, name: str, version: str, folder: str) -> Wish:
     wish = packages.listed(name, version)
     kept = [path for path in (os.path.join(folder, file) for file in host.file_names(wish)) if os.path.isfile(path)]
     return dict(wish, file=kept[0]) if kept else wish
-
-
-def _names(wishes: List[Wish]) -> str:
-    return ", ".join(packages.key(wish) for wish in wishes)
 
 
 def _mend(host: planning.Manager, before: Installed, log: Callable[[str], None]) -> None:

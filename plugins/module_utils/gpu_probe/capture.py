@@ -40,7 +40,8 @@ def pack(host: Recorder) -> Dict[str, Any]:
         if path in host.reduced_to_nothing - host.asked:
             continue
         content = raw if _BINARY.search(path) else redact(raw.decode("utf-8", "replace"), names, path).encode("utf-8")
-        files[redact(path, names)] = base64.b64encode(_without_keys(path, content)).decode("ascii")
+        is_key = b"PRIVATE KEY" in content or path.endswith((".key", ".priv", ".pem"))
+        files[redact(path, names)] = base64.b64encode(b"" if is_key else content).decode("ascii")
     return {
         "schema": SCHEMA,
         "files": files,
@@ -80,10 +81,6 @@ def _plain_uuid(match: Match[str]) -> str:
 def _public(authority: str) -> str:
     host = authority.rsplit("@", maxsplit=1)[-1]
     return host if _PUBLIC.search(host.split(":")[0]) else "mirror.invalid"
-
-
-def _without_keys(path: str, content: bytes) -> bytes:
-    return b"" if b"PRIVATE KEY" in content or path.endswith((".key", ".priv", ".pem")) else content
 
 
 def _redact_all(value: Any, names: List[str]) -> Any:

@@ -101,7 +101,8 @@ def _gpu_paths(text: str) -> str:
 def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
     """Return the description in a module file; the kernel's tools are required only for zstd."""
     real = host.inside(path)
-    if path.endswith(".zst") or (path.endswith(".xz") and _has_modinfo()):
+    has_modinfo = os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
+    if path.endswith(".zst") or (path.endswith(".xz") and has_modinfo):  # several times faster than Python
         answer = commands.run(["modinfo", real], 10)
         if answer["rc"] != 0:
             return None
@@ -118,11 +119,6 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
     except _DAMAGED as error:
         host.note("kernel.installed.nvidia", f"{path}: {error}")
         return None
-
-
-def _has_modinfo() -> Any:
-    """Return whether modinfo is installed: it unpacks a large module several times faster than Python."""
-    return os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
 
 
 def _elf_modinfo(image: Any) -> Optional[Dict[str, Any]]:

@@ -145,18 +145,26 @@ def is_driver(name: str) -> bool:
     return bool(_DRIVER_PACKAGE.match(name)) and not _NOT_A_DRIVER.search(name)
 
 
+TOML = "/etc/dnf/versionlock.toml"
+
+
 def versionlocks(host: LiveHost) -> List[str]:
     """Return the names that dnf's versionlock holds: those of dnf 4's list, and of dnf 5's TOML.
 
     Entries that only exclude versions (`versionlock exclude`: `!` in dnf 4, `!=` in dnf 5) hold nothing.
     """
-    held = list(versionlock_entries(host).values())
-    for entry in (host.read("/etc/dnf/versionlock.toml", "packages.held") or "").split("[[packages]]")[1:]:
+    locks = [name for _entry, name, comparators in versionlock_tables(host) if set(comparators) != {"!="}]
+    return sorted({*versionlock_entries(host).values(), *locks})
+
+
+def versionlock_tables(host: LiveHost) -> List[Tuple[str, str, List[str]]]:
+    """Return text, name and comparators of each entry in dnf 5's TOML."""
+    found = []
+    for entry in re.split(r"^(?=\[\[packages\]\])", host.read(TOML, "packages.held") or "", flags=re.MULTILINE)[1:]:
         name = re.search(r'^name\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
         comparators = re.findall(r'^comparator\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
-        if name and (not comparators or set(comparators) != {"!="}):
-            held.append(name.group(1))
-    return sorted(set(held))
+        found += [(entry, name.group(1), comparators)] if name else []
+    return found
 
 
 def versionlock_entries(host: LiveHost) -> Dict[str, str]:

@@ -120,10 +120,13 @@ def test_ampere_may_need_a_reboot_for_its_mode():
     assert {action.reboot and "cannot be reset" in action.why for action in actions} == {True}
 
 
-def test_what_is_no_longer_named_comes_back():
+@pytest.mark.parametrize(
+    ("found", "what"), [(MigCut(enabled=False, instances=()), ": off"), (None, "keeps its layout until the next boot")]
+)
+def test_what_is_no_longer_named_comes_back_if_it_is_known(found, what):
     there = (RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),)
-    (action,) = changes(MIG, recorded(cut(host(_HOST), "1g.18gb"), wanted=there))
-    assert action.what.endswith(": off")
+    (action,) = changes(MIG, recorded(cut(host(_HOST), "1g.18gb"), found=found, wanted=there))
+    assert action.what.endswith(what)
     assert "no longer names it" in action.why
 
 

@@ -232,15 +232,19 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path
     begun.state.update(
         brought={"nvidia-utils": "580"}, taken={"old": "1"}, moved={"libc6": "1"}, holds=["nvidia-utils"]
     )
-    begun.save()
+    begun.write(str(tmp_path / "etc/mounted"), "x")
+    (tmp_path / "mounts").write_text(f"40 36 8:1 /x {tmp_path}/etc/mounted rw - ext4 /d rw\n")
+    monkeypatch.setattr(ledger.files, "_MOUNTS", str(tmp_path / "mounts"))
     there, held = {"nvidia-utils": "580"}, ["nvidia-utils"]
     monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager(there, held))
     left = record(token=token).clean()
     assert left["ours"] == {
+        "files": [f"{tmp_path}/etc/mounted is mounted alone, so gpusetup cannot replace it: umount it"],
         "holds": ["nvidia-utils"],
         "packages not restored": ["old=1"],
         "packages that gpusetup installed": ["nvidia-utils"],
     }
+    (tmp_path / "mounts").write_text("")
     assert (tmp_path / "state.json").exists()
     there, held = {"old": "1"}, []
     assert record(token=token).clean()["ours"] == {}

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -245,6 +246,10 @@ def test_a_folder_that_a_killed_verification_left_goes_with_the_next(probe, monk
         assert left == {"gpusetup-verify-new", "gpusetup-verify-link", "someones-old", "elsewhere", Path(held).name}
     assert (tmp_path / "elsewhere/nccl-0.log").exists()
     assert not Path(held).exists()
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(os, "statvfs", lambda path: Mock(f_flag=os.ST_NOEXEC * (path == str(tmp_path))))
+    with probe.scratch.folder() as held:
+        assert Path(held).parent.name == "elsewhere", "no program may run from the usual folder"
 
 
 def test_the_facts_are_those_of_the_host_probe(probe):

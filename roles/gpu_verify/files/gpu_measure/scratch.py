@@ -8,13 +8,23 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import IO, Iterator, cast
+from typing import IO, Iterator, List, cast
 
 PREFIX = "gpusetup-verify-"
 LEFT_OVER = 24 * 3600
 """Seconds after which a folder that no process holds counts as left over."""
 _TIDY = 'cat >/dev/null; for pause in 0 1 4 25; do sleep $pause; rm -rf -- "$0" && exit; done'
 """Waits until its input is closed. It removes repeatedly, because a killed compiler's children can still write."""
+
+
+def places() -> List[str]:
+    """Return the folders in which ours may be: the usual one, and one for where hardened hosts let no program run."""
+    return [tempfile.gettempdir(), os.path.expanduser("~")]
+
+
+def _runs_programs(path: str) -> bool:
+    """Return whether a program that is compiled there may run."""
+    return os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_NOEXEC
 
 
 @contextlib.contextmanager
@@ -24,7 +34,7 @@ def folder() -> Iterator[str]:
     After SIGKILL another process removes it; if that one dies too, as on a power cut, the next verification does.
     """
     sweep()
-    path = tempfile.mkdtemp(prefix=PREFIX)
+    path = tempfile.mkdtemp(prefix=PREFIX, dir=next(filter(_runs_programs, places()), None))
     handle = os.open(path, os.O_RDONLY)
     tidier = _tidier(path)
     try:
@@ -52,7 +62,7 @@ def _tidier(path: str) -> "subprocess.Popen[bytes]":
 
 def sweep() -> None:
     """Remove this user's folders that are older than a day and not locked by a running verification."""
-    for path in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), PREFIX + "*")):
+    for path in [path for place in places() for path in glob.glob(os.path.join(glob.escape(place), PREFIX + "*"))]:
         with contextlib.suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
