@@ -1,6 +1,7 @@
 """What every test shares: the shipped matrix, read once, and how hard hypothesis tries."""
 
 import gc
+import json
 import os
 import shutil
 import signal
@@ -70,6 +71,18 @@ def says(capsys):
         return " ".join((told.err if code else told.out).split())
 
     return said
+
+
+@pytest.fixture
+def printed(capsys):
+    """Run a command line, which must end with a code; return the document that it prints."""
+
+    def document(code, *words):
+        found, told = main([*map(str, words), "--format", "json"]), capsys.readouterr()
+        assert found == code, told
+        return json.loads(told.out)
+
+    return document
 
 
 @pytest.fixture(scope="session", autouse=True)

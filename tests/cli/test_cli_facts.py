@@ -1,17 +1,14 @@
 """`gpusetup facts`: what it prints, where, and how it ends."""
 
-import json
 import sys
 from pathlib import Path
-
-from gpusetup.cli.main import main
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 T4 = str(HOSTS / "debian12-t4-open/root")
 
 
-def test_a_captured_machine_as_json_and_as_text(says):
-    document = json.loads(says(0, "facts", "--root", T4, "--format", "json"))
+def test_a_captured_machine_as_json_and_as_text(printed, says):
+    document = printed(0, "facts", "--root", T4)
     assert (document["schema"], document["ok"]) == ("gpusetup/facts/1", True)
     (host,) = document["hosts"].values()
     (gpu,) = host["gpus"]
@@ -22,24 +19,23 @@ def test_a_captured_machine_as_json_and_as_text(says):
     assert "1 x T4 (10de:1eb8, Turing, 7.5)" in says(0, "facts", "--root", T4)
 
 
-def test_a_capture_can_be_looked_at(tmp_path, says):
+def test_a_capture_can_be_looked_at(tmp_path, printed):
     live, again = (
-        json.loads(says(0, "facts", *words, tmp_path / "capture", "--format", "json"))["hosts"]["localhost"]
+        printed(0, "facts", *words, tmp_path / "capture")["hosts"]["localhost"]
         for words in (("--no-candidates", "--capture"), ("--root",))
     )
     for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
         assert again[part] == live[part]
 
 
-def test_an_inventory_is_asked_through_ansible(tmp_path, monkeypatch, capsys):
+def test_an_inventory_is_asked_through_ansible(tmp_path, monkeypatch, printed):
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     inventory = tmp_path / "hosts.ini"
     inventory.write_text(
         f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\nansible_become=false\n[all]\na\n"
         f"b gpusetup_simulated_root={T4}\nc ansible_python_interpreter=/no/python\n"
     )
-    assert main(["facts", str(inventory), "--no-candidates", "--format", "json", "-e", "gpusetup_become=false"]) == 5
-    document = json.loads(capsys.readouterr().out)
+    document = printed(5, "facts", inventory, "--no-candidates", "-e", "gpusetup_become=false")
     assert set(document["hosts"]) == {"a", "b"}
     assert document["ok"] is False
     assert document["hosts"]["b"]["simulated"] is True

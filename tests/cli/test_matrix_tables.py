@@ -146,10 +146,10 @@ def test_the_newest_cuda_for_a_driver_is_a_sentence():
 @pytest.mark.parametrize(
     ("name", "arch", "cc", "product", "beside"), stored_rows("the-answer-says-what-a-name-was-taken-fo.json")
 )
-def test_the_answer_says_what_a_name_was_taken_for(says, name, arch, cc, product, beside):
+def test_the_answer_says_what_a_name_was_taken_for(printed, says, name, arch, cc, product, beside):
     for command in ("matrix", "resolve"):
         words = (0, command, "torch", "--gpu", name)
-        (taken,) = json.loads(says(*words, "--format", "json"))["gpus"]
+        (taken,) = printed(*words)["gpus"]
         assert (taken["asked"], taken["architecture"], taken["compute_capability"]) == (name, arch, cc)
         assert product in taken["products"]
         assert f"GPU {name}: {arch}{beside}, compute capability {cc}" in says(*words)
@@ -196,8 +196,8 @@ def test_the_newest_row_needs_no_reason_and_one_row_no_mark(says):
     assert "*" not in _said(says, "torch==2.6.*", "--arch", "aarch64")
 
 
-def test_documents_name_the_chosen_row(says):
-    rows = json.loads(says(0, "matrix", "cuda", "driver==580.*", "--format", "json"))["rows"]
+def test_documents_name_the_chosen_row(printed):
+    rows = printed(0, "matrix", "cuda", "driver==580.*")["rows"]
     assert [row["chosen"] for row in rows] == [True] + [False] * (len(rows) - 1)
     assert rows[0]["because"].startswith("not CUDA ")
 

@@ -35,7 +35,7 @@ def node(machine):
     return machine
 
 
-def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine, node, says):
+def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine, node, printed, says):
     assert machine.look(False, *SLURM) == ""
     assert "n1 failed 1 of 2 verifications in a row: gpu.recovery" in machine.look(True, *SLURM)
     assert machine.node() == ("IDLE", "")
@@ -53,8 +53,7 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine, node, says):
     assert "left service: gpu.recovery" in out
     assert "returned to service" in out
     assert "slurm: left service: gpu.recovery" in says(0, "fleet", "history", "--format", "html")
-    told = json.loads(says(0, "fleet", "history", "--format", "json"))
-    assert [one["event"] for one in told["service"]] == ["left", "returned"]
+    assert [one["event"] for one in printed(0, "fleet", "history")["service"]] == ["left", "returned"]
 
 
 def test_a_machine_that_its_cloud_is_about_to_stop_is_neither_good_nor_bad(machine, node):
@@ -293,13 +292,12 @@ def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(ma
     assert main(["fleet", "health", *SLURM, "--gpus", "1"]) == 8
 
 
-def test_what_every_level_sees_any_level_finds_good(machine, node):
+def test_what_every_level_sees_any_level_finds_good(machine, node, says):
     full, quick = captured("h200-x1-full"), machine.good
     set_smi(full, 0, "gpu_recovery_action", "Reset")
     machine.observed = Observed(full)
-    assert main(["fleet", "health", *SLURM, "--level", "full", "--leave-after", "1"]) == 8
+    says(8, "fleet", "health", *SLURM, "--level", "full", "--leave-after", "1")
     assert machine.node()[0] == "IDLE+DRAIN"
-    machine.capsys.readouterr()
     machine.observed = Observed(quick)
     machine.looks(2, False, *SLURM)
     assert machine.node()[0] == "IDLE"
@@ -315,12 +313,11 @@ def test_commands_beside_a_scheduler_count_for_themselves(machine, node):
     assert machine.calls("take") == ["take n1"]
 
 
-def test_a_host_that_changes_is_neither_good_nor_bad(machine, node):
+def test_a_host_that_changes_is_neither_good_nor_bad(machine, node, says):
     machine.look(True, *SLURM)
     machine.observed = Observed(None, "ann on desk changes it", postponed=True)
     for _ in range(3):
-        assert main(["fleet", "health", *SLURM]) == 9
-    machine.capsys.readouterr()
+        says(9, "fleet", "health", *SLURM)
     machine.look(True, *SLURM)
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
 

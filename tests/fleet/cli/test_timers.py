@@ -143,11 +143,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "hooks"
 
 
-def test_the_scripts_fail_open(machine, folder):
+def test_the_scripts_fail_open(machine, folder, says):
     """Only exit 8 keeps a job away; the health program never fails, for slurmd would not come up."""
     words = ["--ignore", "gpu.ecc", "--strict", "--budget", "20", "--cuda-home", "/opt/cuda"]
-    assert main(["fleet", "health", "--hooks", "slurm", *words]) == 0
-    assert f"{folder}/slurm-health" in machine.capsys.readouterr().out
+    assert f"{folder}/slurm-health" in says(0, "fleet", "health", "--hooks", "slurm", *words)
     machine.program("logger", "cat >>log")
     for name, codes in (("slurm-health", {0: 0, 1: 0, 8: 0, 127: 0}), ("slurm-job", {0: 0, 1: 0, 8: 1, 9: 0, 127: 0})):
         text = (folder / name).read_text()
@@ -162,9 +161,7 @@ def test_the_scripts_fail_open(machine, folder):
     assert main(["fleet", "health", "--hooks", "never"]) == 0
     assert len(machine.capsys.readouterr().out.splitlines()) == 4
     assert list(folder.iterdir()) == []
-    machine.capsys.readouterr()
-    main(["fleet", "health", "--hooks", "never"])
-    assert machine.capsys.readouterr().out == "no hooks\n"
+    assert says(0, "fleet", "health", "--hooks", "never") == "no hooks"
 
 
 def test_hooks_are_part_of_the_record(machine, folder, monkeypatch):
@@ -177,7 +174,6 @@ def test_hooks_are_part_of_the_record(machine, folder, monkeypatch):
     assert ledger.state["files"] == {}
 
 
-def test_hooks_that_cannot_be_written_are_refused(machine, folder):
+def test_hooks_that_cannot_be_written_are_refused(machine, folder, says):
     folder.write_text("in the way")
-    assert main(["fleet", "health", "--hooks", "slurm"]) == 3
-    assert "GS-517" in machine.capsys.readouterr().err
+    assert "GS-517" in says(3, "fleet", "health", "--hooks", "slurm")

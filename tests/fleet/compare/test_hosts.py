@@ -1,7 +1,5 @@
 """Hosts against each other: who has what most do not, and whose figures are far from the rest."""
 
-import json
-
 import jsonschema
 import msgspec
 import pytest
@@ -148,7 +146,7 @@ def files(h200x8, tmp_path):
     return facts, figures
 
 
-def test_the_command_in_every_form(files, tmp_path, capsys, says):
+def test_the_command_in_every_form(files, tmp_path, printed, says):
     facts, figures = map(str, files)
     page = tmp_path / "compare.html"
     text = says(0, "fleet", "compare", "--from", facts, "--figures", figures, "--html", str(page))
@@ -160,8 +158,7 @@ def test_the_command_in_every_form(files, tmp_path, capsys, says):
     assert "<b>96" not in html
     assert html.count("hsl(") == 3
     assert "http" not in html.replace("http-equiv", ""), "nothing comes from elsewhere"
-    assert main(["fleet", "compare", "--from", facts, "--figures", figures, "--exit-code", "--format", "json"]) == 9
-    document = json.loads(capsys.readouterr().out)
+    document = printed(9, "fleet", "compare", "--from", facts, "--figures", figures, "--exit-code")
     jsonschema.validate(document, schema_of("compare"))
     assert document["groups"][0]["hosts"] == ["gpu-0", "gpu-1", "gpu-2"]
 
@@ -177,7 +174,7 @@ def test_figures_of_one_host_are_told_together(h200x8):
     ]
 
 
-def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_path, says):
+def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_path, printed):
     from gpusetup.report.history import append, file_of
     from gpusetup.report.model import HostReport, Report
 
@@ -195,8 +192,11 @@ def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_pa
                 hosts=(host,),
             )
             append(file_of(name, {"GPUSETUP_STATE": str(tmp_path / "state")}, here=False), host, report, "boards")
-    document = json.loads(says(0, "fleet", "compare", "--from", str(facts), "--format", "json"))
-    slow = [item for item in document["groups"][0]["outliers"] if item["column"] == "memory.copy"]
+    slow = [
+        item
+        for item in printed(0, "fleet", "compare", "--from", facts)["groups"][0]["outliers"]
+        if item["column"] == "memory.copy"
+    ]
     assert {(item["host"], item["value"]) for item in slow} >= {("gpu-2", 3000.0)}, "the last run counts"
     assert all(item["host"] != "gpu-1" for item in slow)
 
@@ -215,13 +215,13 @@ def test_figures_that_are_none(files, says):
         assert reference in says(3, "fleet", "compare", "--from", str(facts), "--figures", path)
 
 
-def test_one_host_has_nobody_to_be_compared_with(h200x8, tmp_path, capsys):
+def test_one_host_has_nobody_to_be_compared_with(h200x8, tmp_path, says):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": h200x8})))
-    assert main(["fleet", "compare", "--from", str(facts)]) == 0
-    assert capsys.readouterr().out == "8 x H200 SXM: a alone, nothing to compare it with\n"
-    assert main(["fleet", "compare", "--from", str(facts), "--from", str(facts), "--exit-code"]) == 0
-    assert capsys.readouterr().out.startswith("8 x H200 SXM: 2 hosts, all alike"), "two files may name their host alike"
+    words = ("fleet", "compare", "--from", facts)
+    assert says(0, *words) == "8 x H200 SXM: a alone, nothing to compare it with"
+    said = says(0, *words, "--from", facts, "--exit-code")
+    assert said.startswith("8 x H200 SXM: 2 hosts, all alike"), "two files may name their host alike"
 
 
 def test_facts_as_table_and_csv(capsys, says):

@@ -112,11 +112,11 @@ def test_a_host_engine_that_runs_is_named():
     assert any(text.startswith("DCGM: nvidia-dcgm runs on a;") for text in found.twice)
 
 
-def test_the_command_writes_them(tmp_path, says):
+def test_the_command_writes_them(tmp_path, printed, says):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": ready()})))
     words, more = ("export", "handover", "kubernetes"), ("--from", facts, "--out", tmp_path / "out")
-    document = json.loads(says(0, *words, *more, "--format", "json"))
+    document = printed(0, *words, *more)
     assert (document["schema"], document["ok"]) == ("gpusetup/handover/1", True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == document["files"]
     says(3, *words, "x.ini", *more)

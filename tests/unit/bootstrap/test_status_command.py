@@ -1,6 +1,5 @@
 """`gpusetup cloud-init status`: words and exit codes for every state, waiting, and what is no status."""
 
-import json
 import os
 import subprocess
 import sys
@@ -48,14 +47,13 @@ COPY = replace(SEALED, boot="the boot that sealed it")
         (FAILED, 5, ["failed since", "last error: no room [GS-1]", "make room", "systemctl restart gpusetup-bootstrap"]),
     ],
 )  # fmt: skip
-def test_words_and_codes(tmp_path, status, code, words, capsys):
+def test_words_and_codes(tmp_path, status, code, words, capsys, printed):
     argv = ["cloud-init", "status", "--file", str(tmp_path / "status.json")]
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status))
     assert main(argv) == code
     text = capsys.readouterr().out
     assert all(word in text for word in words), text
-    assert main([*argv, "--format", "json"]) == code
-    assert json.loads(capsys.readouterr().out)["schema"] == "gpusetup/status/1"
+    assert printed(code, *argv)["schema"] == "gpusetup/status/1"
 
 
 def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path, says, monkeypatch):

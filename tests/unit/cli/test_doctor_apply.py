@@ -1,6 +1,5 @@
 """`doctor --apply` at the command line: shown first, asked for, done only after a yes, and told with its exit code."""
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,8 +80,8 @@ def test_a_person_is_asked_once(fleet, monkeypatch, capsys, answer, code, plays)
     assert "do all of this? [y/N]" in capsys.readouterr().err
 
 
-def test_what_was_done_is_looked_at_and_told(fleet, says):
-    document = json.loads(says(0, "doctor", "--apply", "--yes", "--format", "json"))
+def test_what_was_done_is_looked_at_and_told(fleet, printed):
+    document = printed(0, "doctor", "--apply", "--yes")
     assert (document["ok"], document["hosts"]["node"]["healthy"]) == (True, True)
     told = document["recovered"]["node"]
     assert (told["state"], told["did"], told["recovery"]["need"]) == ("done", [f"reset {GPU}"], "reset")

@@ -92,13 +92,11 @@ def test_other_fixes_stay_as_they_are():
     assert without_apply(found, "wsl") == found or "gpusetup apply" in str(found.fixes)
 
 
-def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch, capsys):
+def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch, says):
     message = ["doctor", "The NVIDIA driver on your system is too old (found version 11040)"]
-    assert main(message) == 0
-    assert "gpusetup apply" in capsys.readouterr().out
+    assert "gpusetup apply" in says(0, *message)
     monkeypatch.setattr(platform, "release", lambda: "5.15.148-tegra")
     assert doctor_hosts.guest_here() == "jetson"
-    assert main(message) == 0
-    text = " ".join(capsys.readouterr().out.split())
+    text = says(0, *message)
     assert "gpusetup apply" not in text
     assert "nvidia-jetpack" in text

@@ -42,11 +42,10 @@ def command(*arguments, **options):
     ],
     ids=["plain", "gzip", "utf-16", "utf-16-le", "utf-16-be", "gzip of utf-16", "mark", "crlf", "binary"],
 )  # fmt: skip
-def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
+def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, printed):
     path = tmp_path / "log"
     path.write_bytes(raw)
-    assert main(["doctor", "--format", "json", "--text", str(path)]) == 0
-    found = json.loads(capsys.readouterr().out)["findings"][0]
+    found = printed(0, "doctor", "--text", path)["findings"][0]
     assert (found["cause"], found["count"]) == ("gpu-fallen-off-bus", 1)
 
 
@@ -58,11 +57,10 @@ def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
     ],
     ids=["text", "gzip", "utf-16", "by its name"],
 )  # fmt: skip
-def test_a_log_is_known_by_its_lines_or_its_name(name, raw, tmp_path, capsys):
+def test_a_log_is_known_by_its_lines_or_its_name(name, raw, tmp_path, says):
     path = tmp_path / name
     path.write_bytes(raw)
-    assert main(["doctor", str(path)]) == 0
-    assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
+    assert "[gpu-fallen-off-bus]" in says(0, "doctor", path)
 
 
 @pytest.mark.parametrize(
@@ -78,12 +76,11 @@ def test_a_file_in_another_form_is_told_how_it_is_read(name, text, hint, tmp_pat
     assert f"hint: {hint.format(path)}" in doctor(3, str(path))
 
 
-def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
+def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, printed):
     path = tmp_path / "log"
     line = "NVRM: Xid (PCI:0000:41:00): {}, pid=1, name=python3\n"
     path.write_text(line.format(31) * 30 + "quiet\n" * 30 + line.format(79))
-    assert main(["doctor", "--format", "json", "--text", str(path)]) == 0
-    findings = json.loads(capsys.readouterr().out)["findings"]
+    findings = printed(0, "doctor", "--text", path)["findings"]
     assert {found["cause"]: found["line"] for found in findings} == {"gpu-fallen-off-bus": 61, "xid-31": 1}
 
 
@@ -99,17 +96,15 @@ def test_the_output_of_a_program_is_judged_and_hides_no_other_trouble(text, old,
 
 
 @pytest.mark.parametrize("cut", [30, 60])
-def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
+def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, says, cut):
     path = tmp_path / "log.gz"
     path.write_bytes(gzip.compress(os.urandom(200))[:cut])
-    assert main(["doctor", "--text", str(path)]) == 3
-    assert "GS-602" in capsys.readouterr().err
+    assert "GS-602" in says(3, "doctor", "--text", path)
 
 
 @pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml", "uv.lock"])
-def test_a_file_that_is_missing_is_no_message(name, capsys):
-    assert main(["doctor", name]) == 3
-    assert f"no such file: {name}" in capsys.readouterr().err
+def test_a_file_that_is_missing_is_no_message(name, says):
+    assert f"no such file: {name}" in says(3, "doctor", name)
 
 
 def test_what_is_piped_in_without_text_is_named_with_its_option():
@@ -150,9 +145,8 @@ def test_the_lines_of_a_reason_stay_lines(capsys):
         (["doctor", "Xid 79", "--out", "/dev/full"], "No space left"),
     ],
 )
-def test_what_cannot_be_done_is_said(arguments, words, capsys):
-    assert main(arguments) == 3
-    told = capsys.readouterr().err
+def test_what_cannot_be_done_is_said(arguments, words, says):
+    told = says(3, *arguments)
     assert words in told
     assert "GS-" in told
 

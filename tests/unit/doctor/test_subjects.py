@@ -70,9 +70,8 @@ def test_a_symbol_tells_its_library(symbol, cause, wording):
     assert named(f"ImportError: /opt/env/x.so: {wording.format(symbol)}") == cause
 
 
-def test_the_firmware_file_and_its_package_are_named(capsys):
-    assert main(["doctor", "Direct firmware load for nvidia/550.76/gsp_ga10x.bin failed with error -2"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_the_firmware_file_and_its_package_are_named(says):
+    said = says(0, "doctor", "Direct firmware load for nvidia/550.76/gsp_ga10x.bin failed with error -2")
     assert "/lib/firmware/nvidia/550.76/gsp_ga10x.bin" in said
     assert "nvidia-firmware-550-550.76" in said
 

@@ -1,6 +1,5 @@
 """The audit log: what was changed in it, taken out of it or cut off is seen, however many write it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.drive import audit
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import FILE, add, line_of, on_record, read
@@ -171,13 +169,12 @@ def test_names_in_short_are_these_names(names):
     assert sorted(unfolded(folded(names))) == sorted(names)
 
 
-def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, says, capsys):
+def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, says, printed):
     said = says(0, "fleet", "audit", log, "--verify")
     assert "9 2" in said
     assert f"whole; its head is {read(log).head}" in said
     write(log, lines(log)[:-1])
-    assert main(["fleet", "audit", str(log), "--verify", "--format", "json"]) == 8
-    assert json.loads(capsys.readouterr().out)["troubles"]
+    assert printed(8, "fleet", "audit", log, "--verify")["troubles"]
     says(3, "fleet", "audit", log / "nowhere")
 
 

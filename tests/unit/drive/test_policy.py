@@ -1,7 +1,6 @@
 """Who may change what: a file of root's, asked before a host and before a password; what is refused is on record."""
 
 import inspect
-import json
 import os
 import resource
 import subprocess
@@ -10,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.drive import policy, secrets
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import read
@@ -115,20 +113,15 @@ def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place, harm, t
         permitted("apply", Reach(), {"GPUSETUP_STATE": str(tmp_path / "state")}, place)
 
 
-def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
-    place, tmp_path, monkeypatch, capsys, says
-):
+def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(place, tmp_path, monkeypatch, printed):
     monkeypatch.setattr(policy, "PLACE", place)
     monkeypatch.setattr(policy, "_person", lambda: ("eve", {"eve", "*"}))
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     (tmp_path / "fleet.ini").write_text("gpu1 ansible_connection=local gpusetup_nonsense=1\n")
     for command in ("apply", "remove", "rollback"):
-        assert main([command, str(tmp_path / "fleet.ini"), "-K", "--format", "json"]) == 5
-        error = json.loads(capsys.readouterr().out)["error"]
-        assert error["reference"] == "GS-944"
+        assert printed(5, command, tmp_path / "fleet.ini", "-K")["error"]["reference"] == "GS-944"
         assert not (tmp_path / "state/runs").exists(), "no run was begun"
-    told = json.loads(says(0, "fleet", "audit", "--format", "json"))["lines"]
-    assert [line["event"] for line in told] == ["refused"] * 3
+    assert [line["event"] for line in printed(0, "fleet", "audit")["lines"]] == ["refused"] * 3
 
 
 _PYTHON = "/usr/bin/python3"

@@ -1,7 +1,5 @@
 """Facts, plan, drift, doctor and resolver say the same: where apply refuses, never `apply`; where it reboots, a reboot."""
 
-import json
-
 import pytest
 
 from gpusetup.cli.drift import _compared
@@ -45,7 +43,7 @@ def test_other_machines_are_told_to_apply_and_a_container_without_a_driver_is_se
     assert (alone is not None and "host that starts the container" in alone.hint) is (name == CONTAINER)
 
 
-def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, says):
+def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, printed, says):
     facts = str(tmp_path / "facts.json")
     assert main(["facts", "--root", str(HOSTS / WSL / "root"), "--format", "json", "--out", facts]) == 0
     asked = ["resolve", "torch", "--from", facts]
@@ -53,11 +51,10 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path, capsys, says):
     text = capsys.readouterr().out
     assert "this is WSL, which uses the driver of Windows" in text
     assert "hint: install or update NVIDIA's driver on Windows" in text
-    assert main([*asked, "--format", "json"]) == 5
-    told = json.loads(capsys.readouterr().out)
+    told = printed(5, *asked)
     assert (told["ok"], *(answer["error"]["reference"] for answer in told["classes"].values())) == (False, "GS-322")
     asked += ["--driver", "580.178.04"]
-    (told,) = json.loads(says(0, *asked, "--format", "json"))["classes"].values()
+    (told,) = printed(0, *asked)["classes"].values()
     assert told["stack"]["driver"]["version"] == "580.178.04"
     assert any("that of Windows" in warning for warning in told["warnings"])
     assert "gpusetup apply" not in says(0, *asked)

@@ -1,6 +1,5 @@
 """A site's policy: each key against each command, and what is wrong with its table."""
 
-import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -101,11 +100,10 @@ def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan():
 
 
 @pytest.mark.parametrize("command", ["plan", "drift"])
-def test_a_toolkit_that_would_stay_is_refused_too(site, capsys, command):
+def test_a_toolkit_that_would_stay_is_refused_too(site, printed, command):
     facts = host("580.178.04", "12.4.1", "13.0.2", name="ubuntu24.04-h200-keep")
     inventory = site('components = ["driver"]\n[policy]\nforbid_end_of_life = ["cuda"]\n', facts)
-    assert main([command, inventory, "--format", "json"]) == 5
-    (refusal,) = json.loads(capsys.readouterr().out)["hosts"]["a"]["refusals"]
+    (refusal,) = printed(5, command, inventory)["hosts"]["a"]["refusals"]
     assert refusal["message"].startswith("CUDA toolkit 12.4.1 breaks the policy: forbid_end_of_life = cuda in ")
     assert refusal["hint"] == "sudo /usr/local/cuda-12.4/bin/cuda-uninstaller"
 

@@ -1,6 +1,5 @@
 """Verification now and then: a GPU in use is only looked at, a host that changes is left alone, Prometheus gets a file."""
 
-import json
 import os
 import subprocess
 import threading
@@ -149,9 +148,9 @@ def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path, monke
         assert owner.present(folder)["run"].startswith(f"verify-{os.getpid()}-")
 
 
-def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, says):
+def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, printed, says):
     monkeypatch.setattr(probe, "observe_in_turn", lambda *_: Observed(captured("h200-x1-quick")))
-    assert json.loads(says(0, "verify", "--textfile", str(tmp_path), "--format", "json"))["ok"] is True
+    assert printed(0, "verify", "--textfile", tmp_path)["ok"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["gpusetup-verify.prom"]
     (tmp_path / "gpusetup-verify.prom").unlink()
     (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.drive.events import Track
 from gpusetup.model.applied import SCHEMA, Applied
@@ -366,16 +365,14 @@ def test_an_environment_that_gives_no_answer_fails_and_one_that_was_not_looked_i
     assert (found.verdict, found.blame, why in found.text) == (verdict, blame, True), found.text
 
 
-def test_the_command_looks_into_them_and_keeps_it_with_the_observations(tmp_path, monkeypatch, capsys):
+def test_the_command_looks_into_them_and_keeps_it_with_the_observations(tmp_path, monkeypatch, printed):
     asked: list[Ask] = []
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(probe, "observe_in_turn", lambda ask, _: looked(asked)(ask))
     kept = tmp_path / "seen.json"
-    main(["verify", "--format", "json", "--observations", str(kept)])
-    live = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    live = printed(8, "verify", "--observations", kept)["hosts"]["localhost"]
     assert [ask.python for ask in asked] == [None, "/opt/gpusetup-serve/bin/python", "/opt/gpusetup-train/bin/python"]
-    main(["verify", "--format", "json", "--from", str(kept)])
-    again = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    again = printed(8, "verify", "--from", kept)["hosts"]["localhost"]
     assert {item["id"] for item in live} == {item["id"] for item in again} >= {"package.torchao@serve"}
 
 
