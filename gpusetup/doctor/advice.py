@@ -12,7 +12,7 @@ from gpusetup.model.diagnosis import CudaError
 from gpusetup.recovery.table import known as xid
 
 _XID = (
-    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
+    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc|mmu|gsp|rtx|bus|got|remap\w*|ctx|engine|\w*contained|[1-5]0[5-9]0)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
     r"{0}\D{{0,3}}({1})(?:\D[^\n]{{0,60}})?"
 )
 """The number alone, or beside a word about GPUs: databases have xids too."""
@@ -22,7 +22,7 @@ WORDS = {
     "api": re.compile(r"(?:\D*\s)?\(?(?:version\s*)?(1[0-9]0[0-9]0)\)?", re.IGNORECASE),
     "error": re.compile(
         r"(?:(?:cuda|driver|runtime|api|cudaerror|cuda_error|error|code|status|failed|with|call|the|number)[\s:=#_]*)*"
-        r"\(?(\d{1,3})\)?",
+        r"\(?((?<!cuda )\d{1,3}|\d{3})\)?",
         re.IGNORECASE,
     ),
     "needs": re.compile(r"(?:requires?\s+)?cuda\s*>=\s*(\d+\.\d+)", re.IGNORECASE),
@@ -88,12 +88,8 @@ def _cuda_names(_: str, groups: Groups) -> list[str]:
     if error is None:
         return []
     names = " / ".join(name for name in (error.runtime, error.driver) if name)
-    said = (
-        f'CUDA error {error.number} is {names}: "{error.text}".'
-        if error.text
-        else f"CUDA error {error.number}: {names}."
-    )
-    return [said]
+    said = f' is {names}: "{error.text}".' if error.text else f": {names}."
+    return [f"CUDA error {error.number}{said}"]
 
 
 def _driver_api(cause: str, groups: Groups) -> list[str]:
@@ -104,9 +100,7 @@ def _driver_api(cause: str, groups: Groups) -> list[str]:
         lines.append(f"{number} is the driver's CUDA: {ceiling}.")
     elif cause == "driver-too-old" and (shown := _first(groups, "cuda")):
         ceiling = shown
-    if not ceiling or not re.fullmatch(r"\d+\.\d+", ceiling):
-        return lines
-    branch = builds.branch_of(ceiling)
+    branch = builds.branch_of(ceiling) if re.fullmatch(r"\d+\.\d+", ceiling) else None
     if branch is None:
         return lines
     lines.append(f"Driver branch R{branch} brings CUDA {ceiling}.")
@@ -144,13 +138,10 @@ def _ptx(_: str, groups: Groups) -> list[str]:
 
 
 def _capability(cause: str, groups: Groups) -> list[str]:
-    named = capability(_first(groups, "capability"))
     if cause not in {"no-kernel-image", "ptxas-arch-unknown", "nvcc-arch-unsupported"}:
         return []
-    named = named or capability(_first(groups, "arch"))
-    if named is None:
-        return []
-    return builds.for_capability(named, toolkit=cause != "no-kernel-image")
+    named = capability(_first(groups, "capability")) or capability(_first(groups, "arch"))
+    return builds.for_capability(named, toolkit=cause != "no-kernel-image") if named else []
 
 
 def _xid(_: str, groups: Groups) -> list[str]:
@@ -177,9 +168,8 @@ def _sxid(_: str, groups: Groups) -> list[str]:
 
 
 def _pci_id(_: str, groups: Groups) -> list[str]:
-    if not (found := _first(groups, "pci_id")):
-        return []
-    return builds.of_product(found)
+    found = _first(groups, "pci_id")
+    return builds.of_product(found) if found else []
 
 
 def _versions(_: str, groups: Groups) -> list[str]:

@@ -246,10 +246,7 @@ def _text(cause: Cause) -> str:
 def _page(cause: Cause) -> Iterator[str]:
     from gpusetup.doctor.builds import filled
 
-    yield f"# {cause.title}"
-    yield ""
-    yield f"`{cause.id}` · {cause.area} · {_KIND[cause.kind]}"
-    yield ""
+    yield from (f"# {cause.title}", "", f"`{cause.id}` · {cause.area} · {_KIND[cause.kind]}", "")
     yield filled(cause.explanation)
     texts = [find for pattern in cause.patterns for find in pattern.find]
     numbers = [error for error in cuda_errors() if error.cause == cause.id]
@@ -273,8 +270,7 @@ def _page(cause: Cause) -> Iterator[str]:
         yield from ("", "## To confirm it", "", "```sh", *cause.checks, "```")
     yield from ("", "## What helps", "")
     for fix in cause.fixes:
-        yield f"{fix.text}"
-        yield ""
+        yield from (fix.text, "")
         if fix.commands:
             yield from ("```sh", *fix.commands, "```", "")
     if cause.hides:

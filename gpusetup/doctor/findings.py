@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gpusetup.doctor.advice import bare_numbers, details
 from gpusetup.doctor.builds import filled
-from gpusetup.doctor.catalogue import PAGES, catalogue
+from gpusetup.doctor.catalogue import PAGES, catalogue, read_table
 from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.scan import Match, scan, scan_chunks
 from gpusetup.model.diagnosis import Finding
@@ -127,12 +128,34 @@ def _printed() -> tuple[re.Pattern[str], dict[str, str]]:
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))), re.IGNORECASE), texts
 
 
+TYPED = 110
+"""The longest text that somebody may have typed from memory, in characters."""
+MEMORY: dict[str, Any] = json.loads(read_table("typed.json"))
+"""What people type: spellings, words for things and complaints, and rules of both; a printed text is none of these."""
+
+
+def _typed(text: str) -> list[Match]:
+    """Return the first cause with a rule whose words are all in the text, in any order, and none with a "!"."""
+    if len(text) > TYPED or re.search(MEMORY["printed"], text):
+        return []
+    said = text.lower()
+    for spelling, meant in MEMORY["spellings"].items():
+        said = re.sub(spelling, meant, said)
+    has = cache(lambda word: re.search(rf"(?<!\w)(?:{MEMORY['words'][word]})(?!\w)", said) is not None)
+    for cause, *rules in MEMORY["rules"]:
+        for rule in rules:
+            if all(any(map(has, part.strip("!").split("|"))) is (part[0] != "!") for part in rule.split()):
+                return [Match(cause, 1, (text,), {}, 1)] if cause else []
+    return []
+
+
 def diagnose_text(text: str) -> tuple[Finding, ...]:
     """Return the findings in a typed or pasted message, which may be just an error number or without its capitals."""
-    matches = scan(text)
+    matches = (text.islower() and ":" not in text and _typed(text.strip())) or scan(text)
     if not matches and text.islower() and len(text) <= _SHORT:
         known, texts = _printed()
         matches = scan(known.sub(lambda found: texts.get(found[0].lower(), found[0]), text))
+    matches = matches or _typed(text.strip())
     if not matches and len(text) <= _SHORT:
         matches = [Match(cause, 1, (text.strip(),), groups, 1) for cause, groups in bare_numbers(text)]
     return findings(matches)

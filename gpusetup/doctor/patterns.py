@@ -44,8 +44,6 @@ FEW = 40
 """A text of at most this many lines is a message as people paste it: it is read more closely."""
 SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
 """Most lines of a log differ from others in digits only."""
-TYPED = 110
-"""The longest line that somebody may have typed from memory, in characters."""
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
 
@@ -89,8 +87,7 @@ class Expression:
 
     def __init__(self, pattern: Pattern) -> None:
         self._text = pattern.regex
-        self._typed = pattern.typed
-        self.own_line = pattern.own_line or pattern.typed or _XID.search(self._text) is not None
+        self.own_line = pattern.own_line or _XID.search(self._text) is not None
         certain = any(map(str.isdigit, _ANY_NUMBER.sub("", self._text)))
         self.by_exact_lines = certain and not self.own_line
 
@@ -108,8 +105,6 @@ class Expression:
 
     def fits(self, place: Place) -> dict[str, str] | None:
         """Return the named groups if the expression matches at this place, else None."""
-        if self._typed and len(place.own_joined) > TYPED:
-            return None
         if not self._text:
             return {}
         scope = place.own if self.own_line else place.window

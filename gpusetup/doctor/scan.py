@@ -162,10 +162,10 @@ class Match(NamedTuple):
 
 
 class _Prepared:
-    """The catalogue's patterns, ready for a scan; those for what people type are for short texts alone."""
+    """The catalogue's patterns, ready for a scan."""
 
-    def __init__(self, *, typed: bool) -> None:
-        patterns = [known for known in catalogue().patterns() if typed or not known[1].typed]
+    def __init__(self) -> None:
+        patterns = catalogue().patterns()
         self.causes = [cause for cause, _ in patterns]
         self.expressions = [Expression(pattern) for _, pattern in patterns]
         self.finds = [(number, find) for number, (_, pattern) in enumerate(patterns) for find in pattern.find]
@@ -177,9 +177,7 @@ class _Prepared:
         self.meant = list(by_shape.values())
 
 
-@cache
-def _prepared(*, typed: bool) -> _Prepared:
-    return _Prepared(typed=typed)
+_prepared = cache(_Prepared)
 
 
 class _Tally:
@@ -288,7 +286,7 @@ class _Block:
         raw = ESCAPES.sub(b"", raw) if b"\x1b" in raw else raw
         self.raw = TABLE.sub(_spelled, raw) if whole and b", " in raw else raw
         self.forms = self.raw.translate(SHAPE).split(b"\n")
-        self.known = _prepared(typed=whole and len(self.forms) <= FEW)
+        self.known = _prepared()
 
     def tail(self, first: int) -> bytes:
         """Return the text from a line on."""

@@ -156,8 +156,6 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     regex: str = ""
     own_line: bool = False
     """The expression is tried on the find's own line only."""
-    typed: bool = False
-    """A person's few words, not a program's message: tried on short lines of short texts only."""
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

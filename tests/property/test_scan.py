@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusetup.doctor.catalogue import catalogue, meaning
-from gpusetup.doctor.patterns import FEW, TYPED, Expression, needed_words, one_line
+from gpusetup.doctor.patterns import FEW, Expression, needed_words, one_line
 from gpusetup.doctor.scan import ESCAPES, STAMP, Literals, foreign, scan_chunks
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
@@ -36,8 +36,6 @@ def plain_scan(text):
                 scope = "\n".join((before[-1200:], bare[index], after[:1200]))
                 if Expression(pattern).own_line:
                     scope = bare[index]
-                if pattern.typed and (len(lines) > FEW or len(one_line(scope)) > TYPED):
-                    continue
                 match = expression.search(scope) or expression.search(one_line(scope))
                 if match is None:
                     continue

@@ -13,9 +13,9 @@ from gpusetup.doctor import other_trouble, scan
 from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
-from gpusetup.doctor.findings import recovery_of
+from gpusetup.doctor.findings import MEMORY, TYPED, recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
-from gpusetup.doctor.patterns import FEW, PREFIX, TYPED, Expression
+from gpusetup.doctor.patterns import FEW, PREFIX, Expression
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, listed
 from gpusetup.doctor.scan import ESCAPES, STAMP
 from gpusetup.doctor.text import needs
@@ -41,7 +41,8 @@ def messages() -> dict[str, Any]:
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
-        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "typed": TYPED, "copied": scan.COPIED,
+        "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
+        "memory": MEMORY | {"printed": script(re.compile(MEMORY["printed"])), "longest": TYPED},
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "table": script(scan.TABLE.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
@@ -72,7 +73,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:
-    """Return the cause's number, the texts, the expression, and 1 if it judges one line alone, 2 if typed."""
+    """Return the cause's number, the texts, the expression, and 1 if it judges one line alone."""
     regex = script(pattern.regex) if pattern.regex else ""
     for sign, meant in _SHORT.items():
         regex = regex.replace(meant, sign)
@@ -81,7 +82,7 @@ def _pattern(cause: str, pattern: Pattern) -> list[Any]:
         list(catalogue().causes).index(cause),
         list(pattern.find),
         regex,
-        Expression(pattern).own_line + pattern.typed,
+        int(Expression(pattern).own_line),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import catalogue, cuda_errors, meaning, statuses, sxid
-from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.findings import MEMORY, diagnose_text
 from gpusetup.matrix.load import matrix
 from gpusetup.recovery.table import known as xid
 from tests.unit.doctor.score import FIXTURES, WORDINGS, entries
@@ -113,10 +113,9 @@ def test_the_held_out_set_is_as_it_was_frozen():
 
 
 def test_harmless_messages_raise_no_alarm():
-    for entry in HELD_OUT:
-        if entry["cause"] is None:
-            alarms = [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"]
-            assert alarms == [], entry["thread"]
+    for entry in (entry for entry in HELD_OUT if entry["cause"] is None):
+        alarms = [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"]
+        assert alarms == [], entry["thread"]
 
 
 def test_cuda_errors():
@@ -161,14 +160,12 @@ def test_every_name_of_a_cuda_error_is_recognised(text, cause):
     ("name", "cause"), [(status.name, status.cause) for family in statuses().families for status in family.statuses]
 )
 def test_every_status_name_is_recognised(name, cause):
-    assert [found.cause for found in diagnose_text(f"it failed with {name} at x.cu:3")][:1] == (
-        [cause] if cause else []
-    )
+    told = [found.cause for found in diagnose_text(f"it failed with {name} at x.cu:3")]
+    assert told[:1] == ([cause] if cause else [])
 
 
 def test_what_only_looks_like_a_name_is_nothing():
-    names = ("cudaErrorCheckFailedHere", "CUBLAS_STATUS_SUCCESS", "NVMLError_NotSupported")
-    for text in ("cudaError_t status = f();", *names):
+    for text in ("cudaError_t s = f();", "cudaErrorCheckFailedHere", "CUBLAS_STATUS_SUCCESS", "NVMLError_NotSupported"):
         assert diagnose_text(text) == (), text
 
 
@@ -199,9 +196,14 @@ def test_the_matrix_fills_the_places_of_every_explanation():
     assert not [name for name, text in texts.items() if "{{" in text]
     assert all(f"{row.min_driver} for CUDA {row.major}" in texts["driver-too-old"] for row in matrix().cuda.majors)
     for capability, toolkit in (("10.3", "12.9"), ("12.0", "12.8")):
-        assert re.search(
-            rf"\b{re.escape(capability)}\b[^,]* needs? CUDA {re.escape(toolkit)}", texts["nvcc-arch-unsupported"]
-        )
+        needs = rf"\b{re.escape(capability)}\b[^,]* needs? CUDA {re.escape(toolkit)}"
+        assert re.search(needs, texts["nvcc-arch-unsupported"])
+
+
+def test_rules_for_what_people_type_use_every_word_and_name_causes():
+    rules = [rule for _, *rules in MEMORY["rules"] for rule in rules]
+    assert {word for rule in rules for word in re.findall(r"\w+", rule)} == MEMORY["words"].keys()
+    assert {cause for cause, *_ in MEMORY["rules"]} - {""} <= catalogue().causes.keys()
 
 
 def test_every_file_of_causes_is_read():

@@ -3,7 +3,7 @@
 "use strict";
 
 const Doctor = (data) => {
-  const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40, TYPED = 2;
+  const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40;
   const made = new Map();
   const expression = (text, flags = "u") => {
     const key = flags + text;
@@ -94,7 +94,6 @@ const Doctor = (data) => {
   // -- a find and the lines around it -------------------------------------------------------------------------------
 
   function fits([, , text, alone], place) {
-    if (alone === TYPED && oneLine(place.own).length > data.typed) return null;
     if (!text) return {};
     const scope = alone ? place.own : place.window();
     let found = expression(text).exec(scope);
@@ -141,7 +140,6 @@ const Doctor = (data) => {
       const told = new Map();
       let first = line.length;
       for (const [pattern, find] of new Map(patterns.filter(([, text]) => line.includes(text)))) {
-        if (known[pattern][3] === TYPED && raw.length > data.few) continue;
         const groups = fits(known[pattern], place);
         const cause = groups && meaning(known[pattern][0], groups);
         if (cause && !foreign(cause, data.causes[cause].area, line, place)) {
@@ -198,6 +196,18 @@ const Doctor = (data) => {
     }
     const left = matches.filter(({ cause }) => !hidden.has(cause));
     return (left.length ? left : matches).sort((a, b) => data.causes[a.cause].weight - data.causes[b.cause].weight || a.line - b.line);
+  }
+
+  // -- a text that somebody typed from memory -----------------------------------------------------------------------
+
+  function fromMemory(text) {
+    const { memory } = data;
+    if ([...text].length > memory.longest || has(memory.printed, text)) return [];
+    const said = Object.entries(memory.spellings).reduce(
+      (told, [spelling, meant]) => told.replace(expression(spelling, "gu"), meant), text.toLowerCase());
+    const holds = (part) => part.replace("!", "").split("|").some((word) => has(`(?<!\\w)(?:${memory.words[word]})(?!\\w)`, said)) !== part.startsWith("!");
+    const [cause] = memory.rules.find(([, ...rules]) => rules.some((rule) => rule.split(" ").every(holds))) ?? [""];
+    return cause ? [{ cause, line: 1, groups: {}, evidence: [text], times: 1 }] : [];
   }
 
   // -- a text that somebody typed without its capitals --------------------------------------------------------------
@@ -257,8 +267,11 @@ const Doctor = (data) => {
   function answer(text) {
     const named = expression(data.reference).exec(text);
     if (named) return { reference: `GS-${named[1]}` };
-    let matches = scan(text);
-    if (!matches.length && has("^\\P{Lu}*\\p{Ll}\\P{Lu}*$", text) && text.length <= SHORT) matches = scan(printed(text));
+    const small = has("^\\P{Lu}*\\p{Ll}\\P{Lu}*$", text);
+    let matches = small && !text.includes(":") ? fromMemory(text.trim()) : [];
+    if (!matches.length) matches = scan(text);
+    if (!matches.length && small && text.length <= SHORT) matches = scan(printed(text));
+    if (!matches.length) matches = fromMemory(text.trim());
     if (!matches.length && text.length <= SHORT) matches = bareNumbers(text);
     if (matches.length) return { findings: findings(matches) };
     for (const [mentioned] of text.matchAll(expression(data.mentioned, "gu"))) if (own(data.references, mentioned)) return { reference: mentioned };
