@@ -5,7 +5,7 @@ examples:
   gpusetup matrix 'torch==2.6.*' --gpu v100          which builds of torch 2.6 run on a V100
   gpusetup matrix --driver 535.154.05                what runs on this driver, and its newest CUDA
   gpusetup matrix driver '580.*'                     the releases of a driver branch
-  gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
+  gpusetup matrix h100                               a GPU: drivers, memory, bandwidth, power, rates
   gpusetup matrix cve driver=580.95.05               its known vulnerabilities
   gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python, instances, variants
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
@@ -31,7 +31,7 @@ from gpusetup.model.record import MatrixFile
 from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.naming import alone, unknown_driver
-from gpusetup.resolve.requests import joined_words, parse_requirements
+from gpusetup.resolve.requests import joined_words, parse_requirements, table_of
 
 _TABLES = {name: name for name in ("gpu", "mig", "os", "vgpu", "cve", "instances", "variants")}
 _TABLES |= {"gpus": "gpu", "grid": "vgpu", "instance": "instances", "variant": "variants"}
@@ -108,27 +108,28 @@ def run(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     for warning in warnings:
         warn(warning)
-    if arguments.format == "text" and bare:
-        write_answer(overview_text(matrix), arguments.out)
-        return Exit.DONE
     if arguments.format != "text":
-        write_answer(printed(name, rows, arguments.format), arguments.out)
-        return Exit.DONE
-    taken = gpus_text(request, matrix) if name != "gpu" else ""
-    whole = bool(arguments.requirements)
-    text = answer_text(name, rows, beside, conclusion, taken, driver=request.driver, whole=whole)
-    write_answer(f"{text.rstrip()}\n\nmatrix of {matrix.date}", arguments.out)
+        text = printed(name, rows, arguments.format)
+    elif bare:
+        text = overview_text(matrix)
+    else:
+        taken, whole = gpus_text(request, matrix) if name != "gpu" else "", bool(arguments.requirements)
+        text = answer_text(name, rows, beside, conclusion, taken, driver=request.driver, whole=whole)
+        text = f"{text.rstrip()}\n\nmatrix of {matrix.date}"
+    write_answer(text, arguments.out)
     return Exit.DONE
 
 
 def _table(arguments: argparse.Namespace) -> tuple[str, str]:
     """Return the table that the words name, and its filter; both are empty if the resolver finds the rows."""
-    words = joined_words(arguments.requirements)
+    words, said = joined_words(arguments.requirements), " ".join(arguments.requirements)
     head = re.findall("^[a-z-]*", words[0].lower())[0] if words else ""
     if head in _TABLES:
-        said = " ".join(arguments.requirements)
         arguments.requirements = []
         return _TABLES[head], re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
+    if table := table_of(said):
+        arguments.requirements = []
+        return table, said.strip()
     wishes = parse_requirements(words)
     if len(wishes) > 1 and Requirement(component="driver") in wishes:
         return "driver", ""  # the drivers that the other requirements run on

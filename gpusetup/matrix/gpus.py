@@ -26,10 +26,17 @@ _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])"
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _TELLS_A_PRODUCT = r"(?![0-9]*gb$)(?:[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,})"
-_AROUND = r"(?i)^[^[]*\[|\].*|\b(?:mig )?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gxs?\b|\bnvl\d+\b|\(nvgpu\)"
-_VARIANT = r"(?i)\b(?:\d+ ?gb|mobile|refresh|rev\. ?[a-z]|pcie|gddr\dx?|lite hash rate|lhr)\b|(?<=k[248]0)x?[cdmst]+\b"
-"""What a name has besides the product's: lspci's words, its MIG slice, its system; its memory, revision and form."""
-_VGPU = r"(?i)\b(?:grid|vgpu)\b|-\d+[abcq]\b"
+_AROUND = (
+    r"(?i)^[^[]*\[|\].*|^gpu \d+:|\(uuid.*|\b(?:mig[ -])?\d+g\.\d+gb\S*|\b(?:with )?max-q(?: design)?|\b[dh]gxs?\b"
+    r"|\bnvl\d+\b|\(nvgpu\)|\b(?:shared|mega|tesla|vws)\b"
+)
+_VARIANT = (
+    r"(?i)\b(?:\d+ ?gb|mobile|refresh|rev\. ?[a-z]|pcie|sxm|nvlink|gddr\dx?|lite hash rate|lhr)\b"
+    r"|(?<=k[248]0)x?[cdmst]+\b"
+)
+"""What a name has besides the product's: words of lspci, nvidia-smi -L and labels, its MIG slice, its system; its
+memory, revision and form."""
+_VGPU = r"(?i)\b(?:grid|vgpu)\b|(?<=\d)(?:dx?|xm|xl?|l|p)?-\d+[abcq]\b"
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
@@ -115,6 +122,7 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     found = _with_tokens(near, _tokens(text))
     if found := found or _with_tokens(gpus, _tokens(re.sub(_LETTERS_DIGITS, " ", text.lower()))):
         return found
+    text = text.replace("_", " ")  # as Slurm and renters of GPUs write it
     product = re.sub(_AROUND, "", text)
     product = re.sub(_VARIANT, "", text) if product == text else product
     return _matches(gpus, product) if product != text else []
@@ -126,7 +134,7 @@ def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
         listed = sorted({cc for row in matrix.driver.architectures for cc in row.capabilities}, key=nv)
         raise BadInputError(
             "GS-121",
-            f"no NVIDIA GPU has compute capability {cc}",
+            f"no GPU that gpusetup knows has compute capability {cc}",
             path=f"--gpu {label}",
             hint="known: " + ", ".join("sm_" + cc.replace(".", "") for cc in listed),
         )
@@ -168,11 +176,12 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
         found = _matches(matrix.gpus.gpus, text)
     if found:
         return found
-    maker = next((name for name, its in matrix.gpus.other_makers.items() if re.fullmatch(its, text.lower())), "")
-    if maker:
+    plain = text.lower().removeprefix("nvidia ")
+    what = next((what for what, names in matrix.gpus.not_covered.items() if re.fullmatch(names, plain)), "")
+    if what:
         raise BadInputError(
             "GS-120",
-            f"{text!r} is a device of {maker}, and gpusetup is for NVIDIA GPUs",
+            f"{text!r} is {what}, and gpusetup is for NVIDIA GPUs since Kepler",
             path=f"--gpu {text!r}",
             hint="its maker has the driver; `gpusetup matrix gpu` lists the GPUs that gpusetup knows",
         )

@@ -34,8 +34,8 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """gpus.json."""
 
     gpus: tuple[Gpu, ...]
-    other_makers: dict[str, str] = field(default_factory=dict)
-    """Maker → a pattern for the names of its devices."""
+    not_covered: dict[str, str] = field(default_factory=dict)
+    """What devices are that gpusetup has no driver for → a pattern for their names."""
 
 
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
     said_as: dict[str, str]
     of_vendors: tuple[tuple[str, str], ...]
     elsewhere: dict[str, tuple[str, ...]]
-    behind: dict[str, str]
+    behind: dict[str, tuple[str, str]]
 
 
 _NAMES = msgspec.json.decode(shipped("model/data/packages.json"), type=_Names)
@@ -31,7 +31,7 @@ OF_VENDORS = _NAMES.of_vendors
 the CUDA major it was built for, the major of a toolkit's part, whose version begins with the toolkit's, or the series
 of a toolkit's library, which has versions of its own."""
 ELSEWHERE, BEHIND = {name: text for text, names in _NAMES.elsewhere.items() for name in names}, _NAMES.behind
-"""What to type for names that are not components, and for what looks like the value of an option."""
+"""What to type for names that are not components; table → what to say of a value that looks like one of its rows."""
 
 COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Every component, in the order in which preferences apply to them."""

@@ -38,7 +38,7 @@ _AROUND = r"^(?:nvidia|lib|python3?)-|-(?:cu|cuda)[0-9]+x?$|[^a-z0-9]"
 """What a package's name has around the word that distinguishes it."""
 _IMAGE = r"[\w.-]+(?:/[\w.-]+)+:(?=.*\d)[\w.-]+"
 _COUNTED = (
-    r"(?i)(?P<n>[1-9]\d?)\s*(?:[x\u00d7*]\s*|\s)(?=[a-z])(?P<name>.+)"
+    r"(?i)(?:gpu_)?(?P<n>[1-9]\d?)\s*(?:[x\u00d7*][\s_]*|\s)(?=[a-z])(?P<name>.+)"
     r"|(?P<named>.+?)\s*(?:(?<=[\d\s])[x\u00d7*]|:)\s*(?P<count>[1-9]\d?)"
 )
 """Several GPUs of one kind: 8xh100, 2*a100, h100 x 8, h100:8."""
@@ -58,12 +58,18 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip().lower())
 
 
+def table_of(text: str) -> str:
+    """Return the table that has a row for this text, by its form: gpu, os or instances; empty for other texts."""
+    return next((table for table, (_words, like) in BEHIND.items() if re.fullmatch(like, _plain(text))), "")
+
+
 def _component(name: str, text: str) -> str:
     lowered = _plain(name)
     component = SAID_AS.get(lowered, lowered)
     if component in COMPONENTS:
         return component
     import difflib
+    import shlex
 
     cores: dict[str, list[str]] = {}
     for item in (*COMPONENTS, *SAID_AS):
@@ -75,7 +81,8 @@ def _component(name: str, text: str) -> str:
     ]
     hint = f"did you mean {close[0]}? " if close else ""
     hint += f"Near as well: {', '.join(close[1:_MOST_NAMED])}. " if close[1:] else ""
-    hint = next((f"{words} {name}. " for words, like in BEHIND.items() if re.fullmatch(like, lowered)), hint)
+    table = table_of(name)
+    hint = f"{BEHIND[table][0]} {shlex.quote(text.replace('=', ' '))}. " if table else hint
     base, extra, _ = lowered.partition("[")
     hint = f"{ELSEWHERE[base]}. " if base in ELSEWHERE else hint
     hint = f"write {base}: gpusetup chooses its extras. " if extra and SAID_AS.get(base, base) in COMPONENTS else hint
