@@ -79,20 +79,22 @@ def keep(place: str, digest: str, packed: str) -> None:
         if os.lstat(os.path.join(FOLDER, name)).st_mtime < time.time() - _DAY:
             shutil.rmtree(os.path.join(FOLDER, name))
     part = tempfile.mkdtemp(prefix=".part-", dir=FOLDER)
-    for name, content in files.items():
-        path = os.path.join(part, name)
-        if not os.path.isdir(os.path.dirname(path)):
-            os.makedirs(os.path.dirname(path))
-        with open(path, "wb") as stream:
-            stream.write(content)
     packed_by_ansible = getattr(basic.__loader__, "archive", "")
-    if packed_by_ansible:  # the next task can then be just the few lines that start a module
-        with zipfile.ZipFile(packed_by_ansible) as archive:
-            archive.extractall(os.path.join(part, "base"))
     try:
+        for name, content in files.items():
+            path = os.path.join(part, name)
+            if not os.path.isdir(os.path.dirname(path)):
+                os.makedirs(os.path.dirname(path))
+            with open(path, "wb") as stream:
+                stream.write(content)
+        if packed_by_ansible:  # the next task can then be just the few lines that start a module
+            with zipfile.ZipFile(packed_by_ansible) as archive:
+                archive.extractall(os.path.join(part, "base"))
         os.rename(part, place)
-    except OSError:  # a task beside this one was faster
+    except BaseException as error:
         shutil.rmtree(part)
+        if not (isinstance(error, OSError) and os.path.isdir(place)):  # else a task beside this one was faster
+            raise
 
 
 def held(digest: str, packed: Optional[str]) -> Optional[str]:

@@ -27,16 +27,11 @@ class Alternatives:
 
 
 @pytest.fixture(params=[("auto mode", "manual mode"), ("status is auto.", "status is manual.")], ids=["dpkg", "EL"])
-def words(request):
-    return request.param
-
-
-@pytest.fixture
-def change(tmp_path, monkeypatch, words):
+def change(request, tmp_path, monkeypatch):
     """A host with this choice, and its record."""
 
     def make(before):
-        host = Alternatives(before, words)
+        host = Alternatives(before, request.param)
         monkeypatch.setattr(process, "output", host.output)
         return host, Ledger(str(tmp_path))
 

@@ -95,9 +95,11 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host, tool, state):
     assert (again["changed"], host.did) == (False, [])
 
 
-def test_where_boot_has_no_room_nothing_is_touched(host, monkeypatch):
-    replace(monkeypatch, boot_image.space, image_space=lambda _size: 1 << 60)
-    with refused("GS-472", "too full"):
+@pytest.mark.parametrize(("read_only", "words"), [(False, "too full"), (True, "mounted read-only")])
+def test_where_boot_has_no_room_nothing_is_touched(host, monkeypatch, read_only, words):
+    row = {"path": "/boot", "needed": 2, "free": 1 + read_only, "read_only": read_only, "for": ["/boot"]}
+    replace(monkeypatch, boot_image.space, rows=lambda _wanted: [row])
+    with refused("GS-472", words):
         host.nouveau()
     assert (host.did, Path(names.NOUVEAU_FILE).exists()) == ([], False)
 

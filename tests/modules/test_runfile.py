@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile
@@ -175,7 +176,7 @@ def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(tmp_path, file, in
     assert not list((tmp_path / "state").glob("installers/*.run"))
 
 
-def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path, file):
+def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path, file, monkeypatch):
     params = {"driver_version": VERSION, "state_dir": str(tmp_path / "state"), "network": {}, "runfile_sha256": ""}
     with serving() as site:
         address = served(file, site, "whole")
@@ -186,3 +187,6 @@ def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path, file):
         with refused("could not be downloaded"):
             runfile.look(site.says("404"), params, "x86_64")
     assert not (tmp_path / "state").exists()
+    monkeypatch.setattr(os, "statvfs", lambda _path: Mock(f_flag=os.ST_NOEXEC))
+    with refused("GS-475", "noexec"):
+        runfile.look(str(file), params, "x86_64")

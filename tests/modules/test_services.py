@@ -4,15 +4,13 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, services
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
 
-from tests.modules.gpu_host_stand_in import Host
 from tests.modules.stand_ins import refused, write
 
 UNIT = "nvidia-fabricmanager.service"
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch):
-    host = Host(tmp_path, monkeypatch)
+def host(host):
     host.unit(UNIT, "inactive")
     return host
 

@@ -42,8 +42,13 @@ def sent(files=FILES):
     return host_code("programs").archive(files)
 
 
-def test_what_is_sent_is_kept_for_its_owner_alone(folder, digest):
+def test_what_is_sent_is_kept_for_its_owner_alone(folder, digest, monkeypatch):
     assert gpu_shared_code.held(digest, None) is None
+    with monkeypatch.context() as full:
+        full.setattr(os, "makedirs", lambda _path: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            gpu_shared_code.held(digest, sent())
+    assert os.listdir(folder) == [], "a full /run is not made fuller"
     place = Path(gpu_shared_code.held(digest, sent()))
     assert gpu_shared_code.held(digest, None) == str(place)
     assert {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*.py")} == FILES

@@ -1,5 +1,6 @@
 """Rebuild the initramfs of a kernel so that module options and blacklists take effect."""
 
+import errno
 import os
 import shutil
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -7,7 +8,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from ..gpu_probe import kernels
 from ..gpu_probe.host import LiveHost
 from . import process, space
-from .failure import HostFailure
+from .failure import HostFailure, of_system
 
 Log = Optional[Callable[[str], None]]
 
@@ -28,8 +29,10 @@ def lacking(kernel: str) -> Optional[str]:
 
 
 def check_room(path: str) -> None:
-    """Fail if there is too little space to rebuild an initramfs, which stays unchanged."""
+    """Fail if there is too little space to rebuild an initramfs, or none may be written; it stays unchanged."""
     (boot,) = space.rows({os.path.dirname(path): space.image_space(os.path.getsize(path))})
+    if boot["read_only"]:
+        raise of_system(OSError(errno.EROFS, os.strerror(errno.EROFS), path))
     if boot["free"] < boot["needed"]:
         raise HostFailure(
             "GS-472", boot["path"] + " is too full to rebuild the initramfs", path,

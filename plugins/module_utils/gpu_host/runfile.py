@@ -15,7 +15,7 @@ import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..gpu_probe.environment import changeable
-from . import dkms, download, process
+from . import dkms, download, process, space
 from .failure import HostFailure
 from .journal import UNKNOWN, State, Thing
 
@@ -159,6 +159,10 @@ def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
     needs, by folder.
     """
     version, folder = params["driver_version"], params["state_dir"]
+    if os.statvfs(space.existing(folder)).f_flag & os.ST_NOEXEC:
+        what = "no program may run from the folder of the .run installer"
+        hint = f"mount -o remount,exec what findmnt -T {folder} shows, then run the same command again"
+        raise HostFailure("GS-475", what, folder, "its file system is mounted noexec", hint)
     here = download.place(folder, path) if download.is_address(path) else path
     if here == path or os.path.isfile(here):
         prove(here, params["runfile_sha256"], version, machine)
