@@ -4,7 +4,16 @@ import re
 from collections.abc import Callable
 
 from gpusetup.doctor import builds
-from gpusetup.doctor.catalogue import catalogue, cuda_errors, errors_by_name, errors_by_number, meaning, sxid, sxids
+from gpusetup.doctor.catalogue import (
+    Groups,
+    catalogue,
+    cuda_errors,
+    errors_by_name,
+    errors_by_number,
+    meaning,
+    sxid,
+    sxids,
+)
 from gpusetup.doctor.library_packages import soname_advice
 from gpusetup.doctor.package_advice import version_advice
 from gpusetup.doctor.scan import scan
@@ -12,7 +21,8 @@ from gpusetup.model.diagnosis import CudaError
 from gpusetup.recovery.table import known as xid
 
 _XID = (
-    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc|mmu|gsp|rtx|bus|got|remap\w*|ctx|engine|\w*contained|[1-5]0[5-9]0)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
+    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc|mmu|gsp|rtx|bus|got|graphics|see"
+    r"|remap\w*|ctx|engine|\w*contained|[1-5]0[5-9]0)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
     r"{0}\D{{0,3}}({1})(?:\D[^\n]{{0,60}})?"
 )
 """The number alone, or beside a word about GPUs: databases have xids too."""
@@ -60,9 +70,6 @@ def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
         cause = error.cause if error.cause in catalogue() else "cuda-error"
         return [(cause, {"cuda_number": found["error"]})]
     return []
-
-
-Groups = dict[str, str]
 
 
 def details(cause: str, groups: Groups) -> tuple[str, ...]:

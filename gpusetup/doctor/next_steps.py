@@ -14,7 +14,8 @@ from gpusetup.model.diagnosis import Finding, NextStep, Program
 PIPE = " 2>&1 | gpusetup doctor -"
 _GRAVE = re.compile(
     r"(?i)\bs?xid\b|out of memory|stuck|\bh[au]ng|\blost\b|crash|conflict|exceed|insufficient|unmet|unsupported|freez"
-    r"|\bnot (?:supported|viable|available|work)|\bf(?:ell|allen) off|black screen|\berr\b|incompatible"
+    r"|\b(?:not|no longer) (?:supported|viable|available|work|detect|found|see|show|load|start|recogni|use)"
+    r"|\w+n'?t\b|\bbroken?\b|\bf(?:ell|allen) off|black screen|\berr\b|incompatible"
 )
 """Words of a failure that a log of a healthy machine may have too."""
 _MILD = re.compile(

@@ -42,7 +42,7 @@ def messages() -> dict[str, Any]:
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
         "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
         "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
-        "memory": MEMORY | {"printed": script(re.compile(MEMORY["printed"])), "longest": TYPED},
+        "memory": _memory(),
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
         "table": script(scan.TABLE.pattern.decode()),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in scan.RULES.items()},
@@ -58,6 +58,21 @@ def messages() -> dict[str, Any]:
         "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
         "references": {name: entry.title for name, entry in listed().items()},
         "pages": PAGES, "errors": PLACE,
+    }  # fmt: skip
+
+
+def _memory() -> dict[str, Any]:
+    """Return the table of what people type, with numbers for its words and causes: the page has a size to keep."""
+    causes = ["", *catalogue().causes]
+    number = {word: f"{index:x}" for index, word in enumerate(MEMORY["words"])}
+
+    def short(rule: str) -> str:
+        return re.sub(r"\w+", lambda word: number[word[0]], rule)
+
+    return {
+        "printed": script(re.compile(MEMORY["printed"])), "longest": TYPED, "spellings": MEMORY["spellings"],
+        "words": {number[word]: meant for word, meant in MEMORY["words"].items()},
+        "rules": [[causes.index(cause), *map(short, rules)] for cause, *rules in MEMORY["rules"]],
     }  # fmt: skip
 
 

@@ -206,7 +206,8 @@ const Doctor = (data) => {
     const said = Object.entries(memory.spellings).reduce(
       (told, [spelling, meant]) => told.replace(expression(spelling, "gu"), meant), text.toLowerCase());
     const holds = (part) => part.replace("!", "").split("|").some((word) => has(`(?<!\\w)(?:${memory.words[word]})(?!\\w)`, said)) !== part.startsWith("!");
-    const [cause] = memory.rules.find(([, ...rules]) => rules.some((rule) => rule.split(" ").every(holds))) ?? [""];
+    const [number] = memory.rules.find(([, ...rules]) => rules.some((rule) => rule.split(" ").every(holds))) ?? [0];
+    const cause = names[number - 1];
     return cause ? [{ cause, line: 1, groups: {}, evidence: [text], times: 1 }] : [];
   }
 
