@@ -7,6 +7,7 @@ import msgspec
 from gpusetup.components import judge
 from gpusetup.components.base import Wanted
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.plan import Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
@@ -14,7 +15,7 @@ from gpusetup.model.stack import Stack
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
-from tests.hosts.machines import machine
+from tests.hosts.machines import changed, machine
 from tests.lab.repository import catalog
 
 
@@ -58,6 +59,17 @@ def drafted(planner, facts, settings, offers):
     """A host's draft; the repositories offer this, if they are asked at all."""
     draft = planner.first(facts, settings)
     return planner.second(facts, settings, offers) if draft.stage == "offers" else draft
+
+
+def with_installed(facts, more):
+    return changed(facts, packages={"installed": facts.packages.installed | more})
+
+
+def applied(facts, plan):
+    """The facts of a host on which a plan was carried out."""
+    packages = plan.lock.wanted.packages if plan.lock.wanted else None
+    there = {item.name: (item.version or "1").rstrip("*") for item in (packages.wanted() if packages else ())}
+    return changed(with_installed(facts, there), state=HostRecord(lock=plan.lock, brought=there, packages=there))
 
 
 nvidia_ubuntu, nvidia_debian = answer(catalog.ubuntu()), answer(catalog.debian())

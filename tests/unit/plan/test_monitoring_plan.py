@@ -5,12 +5,10 @@ import pytest
 
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import HostRecord
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
-from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import host, nvidia_debian, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import applied, host, nvidia_debian, nvidia_ubuntu, planner, with_installed
 
 H200, RTX, V100 = "ubuntu24.04-h200-keep", "ubuntu24.04-rtx4090-open", "debian12-v100-proprietary"
 NODE, NODE_VERSION = "prometheus-node-exporter", "1.5.0-1+b6"
@@ -30,12 +28,8 @@ def offered(answer, more=()):
     return Preview(candidates=answer.candidates | offers)
 
 
-def with_packages(facts, installed, **parts):
-    return changed(facts, packages={"installed": facts.packages.installed | installed}, **parts)
-
-
 def plan(name, monitoring="auto", *, installed=(), facts=None, offers=(), **more):
-    facts = facts or with_packages(host(name), dict(installed))
+    facts = facts or with_installed(host(name), dict(installed))
     return planner.second(facts, Settings(monitoring=monitoring, **more), offered(nvidia_ubuntu, offers)).plan
 
 
@@ -137,18 +131,12 @@ def test_secrets_reach_the_role_as_paths_alone():
     assert variables.gpu_monitoring_key == SECRETS["monitoring_key"]
 
 
-def recorded(facts, plan):
-    there = {name: version or NODE_VERSION for name, version in names(plan).items()}
-    state = HostRecord(schema="gpusetup/state/1", lock=plan.lock, brought=there, packages=there)
-    return with_packages(facts, there, state=state)
-
-
 def todo(plan):
     return [action.what for action in plan.actions if action.kind == "monitoring"]
 
 
 def test_what_is_no_longer_asked_for_goes_and_is_not_on_record():
-    gone = plan(RTX, "none", facts=recorded(host(RTX), plan(RTX)))
+    gone = plan(RTX, "none", facts=applied(host(RTX), plan(RTX)))
     assert (gone.variables.gpu_monitoring_exporter, todo(gone)) == ("none", ["no longer textfile"])
     assert NODE in gone.removals
     assert NODE not in (gone.lock.wanted.packages.remove if gone.lock.wanted.packages else ())
@@ -156,7 +144,7 @@ def test_what_is_no_longer_asked_for_goes_and_is_not_on_record():
 
 
 def test_another_exporter_takes_the_place_of_the_first():
-    after = recorded(host(H200), plan(H200, "textfile"))
+    after = applied(host(H200), plan(H200, "textfile"))
     other, again = plan(H200, "dcgm", facts=after), plan(H200, "textfile", facts=after)
     assert (NODE in other.removals, NODE in names(other)) == (True, False)
     assert (NODE in again.removals, todo(again)) == (False, [])

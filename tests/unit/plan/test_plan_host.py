@@ -26,6 +26,7 @@ from tests.unit.plan.conftest import (
     nvidia_debian,
     nvidia_ubuntu,
     planner,
+    with_installed,
 )
 
 DISTRO = changed(DRIVER, source="distro")
@@ -38,10 +39,6 @@ ROCKY = machine("rocky9-a100-open", driver=None)
 
 def names(plan):
     return [package.name for package in plan.variables.gpu_driver_packages]
-
-
-def with_installed(facts, more):
-    return changed(facts, packages={"installed": facts.packages.installed | more})
 
 
 def planned(planner, facts, settings, answer):
