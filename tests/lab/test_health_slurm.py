@@ -56,8 +56,8 @@ def look(node):
 def runs(head, node, seconds=60):
     """Whether a job gets to run; one that does not waits for a node, and is not held."""
     number = head.ssh("sbatch", "--parsable", "--chdir=/tmp", f"--nodelist={node.name}", "--wrap=true").stdout.strip()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    until, state = time.monotonic() + seconds, ""
+    while time.monotonic() < until + 60 * state.startswith("COMPLETING"):  # its prolog has failed: it goes back soon
         state = head.ssh("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T %r").stdout.strip()
         if state.startswith("COMPLETED"):
             return True

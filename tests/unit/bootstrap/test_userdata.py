@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -187,13 +188,8 @@ def test_cloud_init_accepts_it(manifest, tmp_path):
 
 
 def test_the_first_stage_is_plain_old_python():
-    source = FIRST_STAGE
-    imported = {
-        alias.name.split(".")[0]
-        for node in ast.walk(ast.parse(source.read_text(), feature_version=(3, 6)))
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
+    nodes = ast.walk(ast.parse(FIRST_STAGE.read_text(), feature_version=(3, 6)))
+    imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     assert imported <= set(sys.stdlib_module_names)
 
 
@@ -204,7 +200,6 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew
     """The real script with its folders moved and a systemctl that only says yes; the wait ends with a final state."""
     text = FIRST_STAGE.read_text()
     state = tmp_path / "state"
-    state.mkdir()
     text = text.replace('"/var/lib/gpusetup"', repr(str(state))).replace('"/etc/motd.d', f'"{tmp_path}/motd.d')
     (tmp_path / "first-stage").write_text(text)
     seen = tmp_path / "seen"
@@ -213,8 +208,7 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew
         f'echo \'{{"state": "done"}}\' >{state}/status.json\n'
     )
     write(tmp_path / "bin", {"systemctl": systemctl}, 0o755)
-    (state / "status.json").write_text(json.dumps({"state": before}))
-    (state / "first-boot").write_text("an earlier boot")
+    write(state, {"status.json": json.dumps({"state": before}), "first-boot": "an earlier boot"})
     environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     done = subprocess.run([sys.executable, tmp_path / "first-stage", "boot"], env=environment, timeout=60, check=False)
     assert done.returncode == 0
@@ -251,6 +245,26 @@ def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found)
     assert done.stdout.splitlines()[-1] == (found or "GS-733")
 
 
+def test_a_start_waits_for_what_a_killed_one_left_working(tmp_path):
+    log = tmp_path / "log"
+    python = f"#!/bin/sh\n[ $2 = venv ] && mkdir -p $4/bin && exec cp $0 $4/bin\necho begins >>{log}; sleep 1; echo ends >>{log}\n"
+    manifest = json.dumps({"sets": {"a": []}, "pip": "pip", "files": {"pip": {"sha256": ""}}, "gpusetup": "1"})
+    documents = {"bootstrap.json": '{"source": "", "manifest_sha256": "a"}', "bundle/manifest.json": manifest}
+    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes(), "python": python, **documents}, 0o755)
+    code = (
+        "import sys; place = sys.argv[1]; sys.path.insert(0, place); import first_stage as f\n"
+        "f.STATE, f.ETC, f.HOME, f.find_python = place, place, place + '/home', lambda _: (place + '/python', 'a')\n"
+        "f.fetch = f.tell = f.trust = lambda *_: None\nf.prepare()"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv) as killed:
+        while not log.exists():
+            time.sleep(0.01)
+        killed.kill()
+    subprocess.run(argv, check=True)
+    assert log.read_text().split() == ["begins", "ends"] * 2
+
+
 @pytest.mark.parametrize(("gpu", "system", "wheel", "said"), stored_rows("bundle-on-the-desk.json"))
 def test_a_bundle_that_does_not_install_there_is_refused_on_the_desk(manifest, gpu, system, wheel, said):
     holds(manifest, wheel, *((12,) if system == "rhel8" else (10, 11, 12)))
@@ -280,21 +294,7 @@ def test_what_the_first_stage_installs_is_what_the_desk_counts_with():
     assert {*names["dnf"], *names["zypper"]} <= known
 
 
-AWS = {"Reservations": [{"Instances": [
-    {"InstanceId": "i-1", "InstanceType": "p5.48xlarge", "State": {"Name": "running"}, "PrivateIpAddress": "10.0.0.1"},
-    {"InstanceId": "i-2", "InstanceType": "p5.48xlarge", "State": {"Name": "stopped"}},
-]}]}  # fmt: skip
-GOOGLE = [
-    {"name": "a", "status": "RUNNING", "machineType": "https://x/machineTypes/a3-highgpu-8g", "networkInterfaces": [{"networkIP": "10.0.0.1"}]},
-    {"name": "b", "status": "TERMINATED", "machineType": "x/n1", "networkInterfaces": [{"networkIP": "10.0.0.2"}]},
-]  # fmt: skip
-PLAIN = [{"name": "h", "address": "10.0.0.1", "type": "gn7i"}]
-
-
-@pytest.mark.parametrize(
-    ("document", "name", "group"),
-    [(AWS, "i-1", "type_p5_48xlarge"), (GOOGLE, "a", "type_a3_highgpu_8g"), (PLAIN, "h", "type_gn7i")],
-)
+@pytest.mark.parametrize(("document", "name", "group"), stored_rows("instances-of-clouds.json"))
 def test_instances_are_an_inventory(tmp_path, document, name, group):
     path = tmp_path / "instances.json"
     path.write_text(json.dumps(document))
