@@ -24,8 +24,9 @@ _RETRIES = {6: 8, 7: 3}
 """Exit code of apply → number of tries: a mirror may come back, and a transaction is resumed."""
 _CUTS = max(_RETRIES.values())
 """Number of boots, failed tries among them, that may end while the stack is applied."""
-_RETRIES_OF = {"GS-403": 12, "GS-442": 8}
-"""Reference → number of tries: another apply on this host ends at some time; a key server may answer later."""
+_RETRIES_OF = {"GS-403": 12, "GS-411": 8, "GS-442": 8}
+"""Reference → number of tries: another apply on this host ends at some time, and what it changed is planned anew; a key
+server may answer later."""
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,9 @@ from gpusetup.bootstrap.web import Unfetched
 from gpusetup.cli import newer
 from tests.cli.test_lookup_commands import document
 from tests.hosts.machines import HOSTS
+from tests.stored import stored_rows
 
-FILES = {
-    "nvidia-cudnn-cu13": [
-        ("nvidia_cudnn_cu13-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl", "2026-10-20T10:00:00Z", False),
-        ("nvidia_cudnn_cu13-9.99.1.4-py3-none-manylinux_2_27_x86_64.whl", "2026-11-06T21:49:26Z", False),
-        ("nvidia_cudnn_cu13-9.99.1.4-py3-none-win_amd64.whl", "2026-11-07T21:49:26Z", False),
-        ("nvidia_cudnn_cu13-9.99.2.1-py3-none-manylinux_2_27_x86_64.whl", "2026-11-08T21:49:26Z", "broken"),
-        ("nvidia_cudnn_cu13-9.99.3.0.dev7-py3-none-manylinux_2_27_x86_64.whl", "2026-11-09T21:49:26Z", False),
-        ("nvidia_cudnn_cu13-9.99.egg", "2026-11-09T21:49:26Z", False),
-    ],
-    "nvidia-cudnn-cu12": [],
-    "torch": [("torch-99.0.0-cp312-cp312-manylinux_2_28_x86_64.whl", "2026-11-20T00:00:00Z", False)],
-}
+FILES = stored_rows("files-of-an-index.json")
 DRIVERS = {"999": {"type": "new feature branch", "driver_info": [{"release_version": "999.10", "release_date": ""}]}}
 
 

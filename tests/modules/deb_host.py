@@ -49,6 +49,7 @@ class DebHost:
     offered: dict[str, list[str]]
     held: set[str] = field(default_factory=set)
     half: set[str] = field(default_factory=set)
+    torn: set[str] = field(default_factory=set)  # cut while it was unpacked
     interrupt: Callable[[], int] | None = None
     fails: set[str] = field(default_factory=set)
     said: list[list[str]] = field(default_factory=list)
@@ -100,7 +101,7 @@ class DebHost:
         if words[0] == "dpkg-query":
             rows = []
             for key, version in self.installed.items():
-                state = f"{'h' if key in self.held else 'i'}{'U' if key in self.half else 'i'} "
+                state = "ih"[key in self.held] + ("HR" if key in self.torn else "U " if key in self.half else "i ")
                 rows.append("\t".join([state, *self.whole(key).split(":"), version]) + "\n")
             return 0, "".join(rows), ""
         if words == ["dpkg", "--print-architecture"]:
@@ -147,6 +148,7 @@ class DebHost:
         if "--download-only" in words:
             return 0, []
         self.half = self._broken(plan)
+        self.torn -= {self._key(word) for word in words} if "--reinstall" in words else set()
         coming = {key: version for key, version in plan.items() if self.installed.get(key) != version}
         for number, (key, version) in enumerate(coming.items()):
             if key in self.fails:

@@ -3,6 +3,7 @@ packages without files. Nothing of this machine's packages is read or changed, a
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -52,6 +53,9 @@ class RealDeb:
         self.offer([like.package(key, version) for key, several in like.offered.items() for version in several])
         for key, version in like.cached.items():
             (self.cache / like.file(key)).hardlink_to(self.build(like.package(key, version)))
+        for name in like.torn:
+            path, at = self.root / "var/lib/dpkg/status", f"(?<=Package: {name}\n)Status: install ok installed"
+            path.write_text(re.sub(at, "Status: install reinstreq half-installed", path.read_text()))
         if like.journal:
             (self.root / "var/lib/dpkg/updates/0000").touch()
         if like.held:

@@ -56,7 +56,7 @@ def hold(*names):
 
 def repair(apt):
     """Finish what is half done; nothing may go for it."""
-    return apt.repair(sorted)
+    return (not apt.repair(sorted), [])
 
 
 @dataclass
@@ -119,6 +119,7 @@ CASES = [
     Case("and nothing else before the rest is finished", install("tool"), done=False,
          installed={"driver": "1"}, host={"half": {"driver"}}),
     Case("finished by dpkg", repair, host={"half": {"driver"}}),
+    Case("cut while it was unpacked", repair, installed={"tool": "5"}, host={"torn": {"tool"}}),
     Case("finished by what comes", repair, then={"gl": "1"}, installed={"driver": "1"}, host={"half": {"driver"}, "offered": {"gl": ["1"]}}),
     Case("finished by what would go, which may not", repair, done=False,
          installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}}),

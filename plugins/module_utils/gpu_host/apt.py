@@ -276,7 +276,10 @@ class Apt(PackageManager):
         argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
         self.patiently(lambda: process.stream(argv, self.env, log=self.log))
         if self.damaged():
-            code, text, _error = process.output(self._argv("install", [], *_ONLY_SAY, "--fix-broken"), self.env, 300)
+            # What was cut while it was unpacked apt finishes only by name.
+            torn = sorted(key for key, _name, status, _version in self._rows() if status[2:3] == "R")
+            how = ["--fix-broken", *(["--reinstall"] if torn else [])]
+            code, text, _error = process.output(self._argv("install", torn, *_ONLY_SAY, *how), self.env, 300)
             plan = None if code else _plan(text)
             if plan is None:
                 return self.damaged()
@@ -289,7 +292,7 @@ class Apt(PackageManager):
                     ", ".join("{} ({})".format(*item) for item in sorted(self.damaged().items())),
                     "finish them with apt-get --fix-broken install, or list those in gpu_packages_may_remove",
                 )
-            self._run("install", [], "--fix-broken")
+            self._run("install", torn, *how)
         return self.damaged()
 
     def edited_settings(self, names: Iterable[str]) -> List[str]:

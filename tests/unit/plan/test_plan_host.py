@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from gpusetup.components.registry import COMPONENTS
-from gpusetup.model.applied import HostRecord, RecordedService
+from gpusetup.model.applied import Apply, HostRecord, RecordedService
 from gpusetup.model.facts import Python, Service
 from gpusetup.model.facts_machine import CloudEvent, Disk
 from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
@@ -324,6 +324,12 @@ def test_a_host_without_room_to_look_at_packages_is_told_so_once(places, free, f
     found = list(host_refusals(changed(T4, disks=dict.fromkeys(places, disk))))
     assert [item.reference for item in found] == (["GS-332"] if full else [])
     assert not full or len(places) > 1 or found[0].message == f"{full} is full: {free} MB are free"
+
+
+def test_a_package_that_was_cut_while_it_was_unpacked_is_mended_by_the_apply_that_did_it():
+    torn = changed(T4, packages={"problems": ("nvidia-smi is broken and must be reinstalled",)})
+    assert [item.reference for item in host_refusals(torn)] == ["GS-320"]
+    assert list(host_refusals(changed(torn, state=HostRecord(apply=Apply(id="run-1"))))) == []
 
 
 EIGHT = "ubuntu24.04-h200x8-keep"
