@@ -15,7 +15,8 @@ PIPE = " 2>&1 | gpusetup doctor -"
 _GRAVE = re.compile(
     r"(?i)\bs?xid\b|out of memory|stuck|\bh[au]ng|\blost\b|crash|conflict|exceed|insufficient|unmet|unsupported|freez"
     r"|\b(?:not|no longer) (?:supported|viable|available|work|detect|found|see|show|load|start|recogni|use)"
-    r"|\w+n'?t\b|\bbroken?\b|\bf(?:ell|allen) off|black screen|\berr\b|incompatible"
+    r"|\b(?:are|ca|could|did|do|does|had|has|have|is|was|were|wo|would)n'?t\b|\bbroken?\b"
+    r"|\bf(?:ell|allen) off|black screen|\berr\b|incompatible"
 )
 """Words of a failure that a log of a healthy machine may have too."""
 _MILD = re.compile(

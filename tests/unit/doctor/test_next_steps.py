@@ -57,3 +57,4 @@ def test_programs_are_whole_and_what_they_take_from_a_text_can_go_into_a_shell()
 def test_most_faults_would_get_steps_if_the_catalogue_did_not_know_them():
     faults = [next_steps(entry["text"]) for entry in ENTRIES if entry["cause"]]
     assert sum(map(bool, faults)) > 0.7 * len(faults)
+    assert not next_steps("nvidia-smi -q\nGPU Current Temp: 56 C\nthe client of an environment")
