@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,12 +148,12 @@ class Host:
         words = list(argv)
         if words[0] in self.programs:
             reads = words[1] in _READS or not set(words[1:]) - {"show", "-q"}
-            act = lambda: self.programs[words[0]](words[1:])  # noqa: E731
+            act = partial(self.programs[words[0]], words[1:])
         elif words[0] in {"ldconfig", "journalctl"}:
             return 0, "", ""
         else:
             reads, packages = not _changes_packages(words), self.memory.packages
-            act = lambda: packages.output(words, env, text=text)  # noqa: E731
+            act = partial(packages.output, words, env, text=text)
         if not reads:
             return self._ran(words, act, (2, "", "it failed"))
         return NO_ANSWER.get(self._at_point(f"look {words[0]}")) or act()

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
+from tests.lab.process import until
 from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
@@ -246,8 +246,7 @@ def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found)
 
 
 def test_a_start_waits_for_what_a_killed_one_left_working(tmp_path):
-    log = tmp_path / "log"
-    python = f"#!/bin/sh\n[ $2 = venv ] && mkdir -p $4/bin && exec cp $0 $4/bin\necho begins >>{log}; sleep 1; echo ends >>{log}\n"
+    python = f"#!/bin/sh\n[ $2 = venv ] && mkdir -p $4/bin && exec cp $0 $4/bin\necho begins >>{tmp_path}/log; sleep 1; echo ends >>{tmp_path}/log\n"
     manifest = json.dumps({"sets": {"a": []}, "pip": "pip", "files": {"pip": {"sha256": ""}}, "gpusetup": "1"})
     documents = {"bootstrap.json": '{"source": "", "manifest_sha256": "a"}', "bundle/manifest.json": manifest}
     write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes(), "python": python, **documents}, 0o755)
@@ -258,11 +257,10 @@ def test_a_start_waits_for_what_a_killed_one_left_working(tmp_path):
     )
     argv = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(argv) as killed:
-        while not log.exists():
-            time.sleep(0.01)
+        until((tmp_path / "log").exists, "pip is at work", 60)
         killed.kill()
     subprocess.run(argv, check=True)
-    assert log.read_text().split() == ["begins", "ends"] * 2
+    assert (tmp_path / "log").read_text().split() == ["begins", "ends"] * 2
 
 
 @pytest.mark.parametrize(("gpu", "system", "wheel", "said"), stored_rows("bundle-on-the-desk.json"))
