@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from gpusetup.content import host_code
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError
 from gpusetup.facts.classes import fingerprint, group
-from gpusetup.facts.collect import Product, captured, from_probe, matrix_lookup, read_facts, this_machine
+from gpusetup.facts.collect import captured, from_probe, matrix_lookup, read_facts, this_machine
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Begun, HostRecord
@@ -23,7 +23,7 @@ from tests.refusals import refused
 CUT = Slices(instances=(MigInstance(profile="1g.18gb", start=0),))
 
 
-EIGHT, NONE = machine("ubuntu24.04-h200x8-keep"), machine("debian12-none-nothing")
+EIGHT = machine("ubuntu24.04-h200x8-keep")
 
 
 def told(facts, **more):
@@ -44,25 +44,6 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "where"),
-    [
-        (lambda d: d["hosts"]["a"]["kernel"].update(running=6), "$.hosts[...].kernel.running"),
-        (lambda d: d["hosts"]["a"]["gpus"][3].update(numa_node="x"), "$.hosts[...].gpus[3].numa_node"),
-        (lambda d: d["hosts"]["a"].update(surprise=1), "$.hosts[...]"),
-        (lambda d: d.update(schema="gpusetup/stack/1"), "$.schema"),
-        (lambda d: d["hosts"]["a"].pop("os"), "$.hosts[...]"),
-    ],
-)
-def test_a_bad_field_is_named_with_its_path(written, change, where):
-    document = msgspec.to_builtins(Facts(hosts={"a": EIGHT}))
-    change(document)
-    path = written(document)
-    with pytest.raises(BadInputError) as caught:
-        read_facts(path)
-    assert (caught.value.path, caught.value.exit) == (f"{path}:{where}", Exit.BAD_INPUT)
-
-
-@pytest.mark.parametrize(
     "content", [b"", b"not json", b"[1, 2]", b"\xff\xfe", b'{"schema": "gpusetup/facts/1"}', b"{}"]
 )
 def test_a_file_that_is_no_facts_document(written, content):
@@ -71,26 +52,20 @@ def test_a_file_that_is_no_facts_document(written, content):
     assert caught.value.hint
 
 
+def test_a_bad_field_is_named_with_its_path(written):
+    document = msgspec.to_builtins(Facts(hosts={"a": EIGHT}))
+    document["hosts"]["a"]["gpus"][3].update(numa_node="x")
+    with pytest.raises(BadInputError) as caught:
+        read_facts(written(document))
+    assert caught.value.path.endswith("facts.json:$.hosts[...].gpus[3].numa_node")
+
+
 @pytest.mark.parametrize("name", ["a\nreboot", "a; reboot", "$(reboot)", "-x", "../a", "a b", "a\u202e", ""])
 def test_a_name_that_would_be_something_else_in_a_command_or_a_path(written, name):
     failures = {name: Failure(reference="GS-401", message="-", exit=7)}
     for facts in (Facts(hosts={name: EIGHT}), Facts(hosts={}, failures=failures)):
         with pytest.raises(BadInputError, match="contain an invalid host name"):
             read_facts(written(facts))
-
-
-def test_a_missing_file_and_another_probes_answer_are_bad_input(tmp_path):
-    with pytest.raises(BadInputError, match="No such file"):
-        read_facts(tmp_path / "none.json")
-    with refused(BadInputError, match="facts of gpu07 cannot be used", path="gpu07"):
-        from_probe({"os": {}}, "gpu07")
-
-
-def test_a_root_with_broken_observations(tmp_path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "gpusetup-capture.json").write_text("{broken")
-    with pytest.raises(BadInputError, match="cannot be read"):
-        captured(tmp_path)
 
 
 def test_an_almost_empty_root_is_still_told(tmp_path):
@@ -113,17 +88,6 @@ def gpu(pci, board="10de:0000", **more):
 
 def named(one, lookup):
     return from_probe(msgspec.to_builtins(changed(EIGHT, gpus=(one,))), "x", lookup).gpus[0]
-
-
-def test_the_lookup_is_asked_with_both_ids():
-    asked = []
-
-    def lookup(pci_id, subsystem):
-        asked.append((pci_id, subsystem))
-        return Product(name="A Card", arch="Ada", compute_capability="8.9")
-
-    assert named(gpu("10de:aaaa", "1043:bbbb"), lookup).name == "A Card"
-    assert asked == [("10de:aaaa", "1043:bbbb")]
 
 
 def test_an_unknown_product_keeps_what_the_driver_said():
@@ -165,22 +129,13 @@ def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
         virtualisation={"product": "another chassis"},
     )  # fmt: skip
     assert fingerprint(EIGHT) == fingerprint(twin)
-    classes = {fingerprint(EIGHT): ("a", "b"), fingerprint(NONE): ("c",)}
-    assert group({"a": EIGHT, "c": NONE, "b": twin}) == classes
 
 
 @pytest.mark.parametrize(
     "parts",
     [
         {"gpus": EIGHT.gpus[:-1]},
-        {"secure_boot": True},
-        {"simulated": True},
-        {"arch": "aarch64"},
         {"kernel": {"next": "6.8.0-61-generic"}},
-        {"driver": None},
-        {"driver": {"library": "580.95.05"}},
-        {"nouveau": {"loads_at_boot": None}},
-        {"packages": {"held": ("nvidia-open-580",)}},
         {"packages": {"installed": {**EIGHT.packages.installed, "gcc-13": "13.3"}}},
         {"disks": disks(lambda _disk: 100 << 20)},
         {"state": HostRecord(lock=lock_of(driver="580"))},
@@ -194,10 +149,6 @@ def test_hosts_that_differ_in_what_matters_do_not(parts):
 
 
 FOLDERS = sorted(path.name for path in HOSTS.iterdir() if (path / "root").is_dir())
-
-
-def test_all_captured_hosts_are_of_different_classes():
-    assert len(group({name: machine(name) for name in FOLDERS})) == len(FOLDERS)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -225,14 +176,6 @@ def test_text_says_what_is_wrong_and_what_the_cloud_says():
     cloud = {"cloud": "gcp", "machine_type": "a3-ultragpu-8g", "events": (kind,)}
     said = "a3-ultragpu-8g cloud announces system-reboot from 21 Jan 2027 09:00:43 GMT"
     assert said in told(changed(EIGHT, virtualisation=cloud))
-
-
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [("debian12-none-nothing", "debian12"), ("ubuntu24.04-h200-keep", "ubuntu24.04"), ("rocky9-a100-open", "rocky9")],
-)
-def test_the_os_label_is_what_the_command_line_takes(name, label):
-    assert machine(name).os.label == label
 
 
 def test_every_field_of_a_host_is_documented():

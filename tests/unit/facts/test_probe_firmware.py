@@ -122,14 +122,6 @@ def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(machine, vend
     assert machine.answer() == (True, False)
 
 
-def test_what_cannot_be_told_sends_nobody_to_the_console(machine, vendor, own):
-    machine.module(signed(vendor)).put("var/lib/dkms/mok.pub", own.der)
-    facts = machine.facts()
-    assert machine.answer() == (None, False)
-    assert driver.obstacle(facts, WISH) is None
-    assert driver.reboot_reasons(facts, WISH) == ["nvidia 580.95.05 is wanted, none is loaded"]
-
-
 @pytest.mark.parametrize("place", PLACES[:2] + PLACES[3:])
 def test_an_unsigned_module_is_refused_and_no_console_helps(machine, own, place):
     machine.module(PLAIN, place).put("var/lib/dkms/mok.pub", own.der).owner(own.der)
@@ -179,16 +171,6 @@ def test_what_a_signature_names_is_what_openssl_says_of_a_certificate(tmp_path, 
         assert by_key == {"signed": True, "signer": None, "key": firmware.plain(key.field("key"))}
 
 
-def test_a_damaged_signature_or_certificate_is_nobodys_and_no_failure(own):
-    whole, certificate = signed(own), own.der
-    message = whole[len(PLAIN) : -len(firmware.SIGNED) - 12]
-    assert all(firmware.certificate(certificate[:size]) is None for size in range(len(certificate)))
-    assert firmware.signature(whole[:-1])["signed"] is False
-    for size in range(0, len(message) - 1, 7):
-        told = firmware.signature(PLAIN + message[:size] + whole[len(PLAIN) + len(message) :])
-        assert (told["signed"], told["key"]) == (True, None), size
-
-
 # As kmod prints it; the numbers are made for the tests.
 BY_NAME = """filename:       /lib/modules/6.8.0/kernel/nvidia-580/nvidia.ko
 license:        NVIDIA
@@ -229,19 +211,3 @@ def test_what_modinfo_prints(monkeypatch, text, says):
     assert told is not None
     assert {name: told[name] for name in says} == says
     assert told["version"] == "580.95.05"
-
-
-def test_the_kernels_list_of_keys():
-    text = (
-        "0748bcf7 I--Q---     1 perm 0c030000     0 65534 keyring   .user_reg: 2\n"
-        "1a7f7703 I------     1 perm 0f0b0000     0     0 keyring   .blacklist: empty\n"
-        "2b3c4d5e I------     1 perm 1f030000     0     0 asymmetri Debian Secure Boot CA: 6cce: X509.rsa 6cce []\n"
-        "2b3c4d5f I------     1 perm 1f030000     0     0 asymmetri Company: Kernel: Signer: 00f1: X509.ecdsa-nist 1 []\n"
-        "2b3c4d60 I------     1 perm 3f030000  1000  1000 asymmetri Somebody: aa11: X509.rsa aa11 []\n"
-    )
-    assert [(key["name"], key["key"]) for key in firmware.kernels_keys(text)] == [
-        ("Debian Secure Boot CA", "6cce"),
-        ("Signer", "f1"),
-    ]
-    assert firmware.kernels_keys(firmware.only_kernels_keys(text)) == firmware.kernels_keys(text)
-    assert "1000" not in firmware.only_kernels_keys(text)

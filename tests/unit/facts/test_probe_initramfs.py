@@ -59,27 +59,11 @@ def image(tmp_path, members, packer="gzip", early=b""):
     return str(path)
 
 
-@pytest.mark.parametrize("early", [b"", EARLY, EARLY + EARLY], ids=["plain", "microcode", "two-early"])
-@pytest.mark.parametrize("packer", PACKERS)
-def test_nouveau_is_found_behind_every_compression(tmp_path, packer, early):
-    members = {"init": b"#!/bin/sh\n", "bin/busybox": b"\x7fELF" + bytes(400_000), NOUVEAU: b"ko" * 1000, "z": b"end"}
-    found = initramfs.inspect(image(tmp_path, members, packer, early), 20)
-    assert found == {"nouveau": True, "blacklist": False, "why": None}
-    del members[NOUVEAU]
-    assert initramfs.inspect(image(tmp_path, members, packer, early), 20)["nouveau"] is False
+NOVA, OTHER = "lib/modules/7.0/kernel/drivers/gpu/nova-core.ko", "lib/modules/6/kernel/drivers/gpu/drm/nouveau_x.ko"
 
 
-@pytest.mark.parametrize(
-    ("name", "counts"),
-    [
-        (NOUVEAU + ".xz", True),
-        (NOUVEAU + ".zst", True),
-        ("lib/modules/7.0/kernel/drivers/gpu/nova-core.ko", True),
-        ("lib/firmware/nvidia/tu102/nvdec/scrubber.bin", False),
-        ("lib/modules/6/kernel/drivers/gpu/drm/nouveau_x.ko", False),
-    ],
-)
-def test_compressed_modules_and_nova_count_other_modules_and_firmware_do_not(tmp_path, name, counts):
+@pytest.mark.parametrize(("name", "counts"), [(NOUVEAU + ".zst", True), (NOVA, True), (OTHER, False)])
+def test_compressed_modules_and_nova_count_and_other_modules_do_not(tmp_path, name, counts):
     assert initramfs.inspect(image(tmp_path, {name: b"x"}), 20)["nouveau"] is counts
 
 
@@ -97,22 +81,19 @@ def test_a_blacklist_counts_by_its_effect(tmp_path, text, expected):
 GLX, TARGET = "etc/alternatives/glx.conf", "../nvidia/current/nouveau.conf"
 
 
-@pytest.mark.parametrize("order", [1, -1], ids=["link-first", "link-last"])
 @pytest.mark.parametrize(
     ("links", "expected"),
     [
-        ({BLACKLIST: TARGET}, True),
         ({"./" + BLACKLIST: f"/{GLX}", GLX: TARGET}, True),
         ({BLACKLIST: "../nvidia/gone.conf"}, False),
-        ({BLACKLIST + ".bak": TARGET}, False),
         ({"etc/other/x.conf": TARGET}, False),
         ({BLACKLIST: "blacklist-nouveau.conf"}, False),
     ],
-    ids=["as-debian", "by-alternative", "dangling", "backup", "elsewhere", "in-a-circle"],
+    ids=["by-alternative", "dangling", "elsewhere", "in-a-circle"],
 )
-def test_a_link_in_modprobe_d_counts_by_what_it_leads_to(tmp_path, links, expected, order):
-    first, second = [links, {"etc/nvidia/current/nouveau.conf": b"blacklist nouveau\n"}][::order]
-    assert initramfs.inspect(image(tmp_path, {NOUVEAU: b"ko", **first, **second}), 20)["blacklist"] is expected
+def test_a_link_in_modprobe_d_counts_by_what_it_leads_to(tmp_path, links, expected):
+    links["etc/nvidia/current/nouveau.conf"] = b"blacklist nouveau\n"
+    assert initramfs.inspect(image(tmp_path, {NOUVEAU: b"ko", **links}), 20)["blacklist"] is expected
 
 
 WHOLE = cpio({"init": bytes(500_000), NOUVEAU: b"ko"})
@@ -139,11 +120,6 @@ def test_a_cut_or_strange_file_is_unknown_with_the_reason(tmp_path, monkeypatch,
     assert (answer["nouveau"], bool(answer["why"]), why in answer["why"]) == (None, True, True), answer
 
 
-def test_the_deadline_holds(tmp_path):
-    answer = initramfs.inspect(image(tmp_path, {f"file{index}": b"x" * 100 for index in range(2000)}), -1)
-    assert (answer["nouveau"], "time allowed" in answer["why"]) == (None, True)
-
-
 R = "6.1.0-9-amd64"
 ID = "0123456789abcdef0123456789abcdef"
 ENTRY = "title x\nversion {version}\noptions root=/dev/x quiet {options}\nlinux {linux}\n{initrd}"
@@ -152,18 +128,6 @@ ENTRY = "title x\nversion {version}\noptions root=/dev/x quiet {options}\nlinux 
 def entry(*initrds, version=R, linux=f"/{ID}/{R}/linux", options=""):
     lines = "".join(f"initrd {name}\n" for name in initrds)
     return ENTRY.format(version=version, linux=linux, initrd=lines, options=options)
-
-
-@pytest.mark.parametrize("root", kernels.ROOTS)
-@pytest.mark.parametrize("name", ["initrd", f"initrd.img-{R}", "initrd-0a1b2c"])
-def test_what_a_boot_entry_names(machine, root, name):
-    path = f"/{ID}/{R}/{name}"
-    machine.put(f"{root}/loader/entries/{ID}-{R}.conf", entry(path)).put(f"{root}{path}").put(f"{root}/{ID}/{R}/linux")
-    machine.put(f"/boot/initrd.img-{R}")  # update-initramfs writes it; what boots is the copy
-    assert kernels.initramfs_of(machine.host(), R) == root + path
-    assert kernels.bootable(machine.host(), R)
-    assert kernels.initramfs_of(machine.host(), "6.1.0-9") is None
-    assert kernels.initramfs_of(machine.host(), "6.1.0-9-amd64-rt") is None
 
 
 @pytest.mark.parametrize(
@@ -198,13 +162,6 @@ def test_grubs_entries_and_microcode(machine):
     assert kernels.initramfs_of(machine.host(), R) == f"/boot/initramfs-{R}.img"
 
 
-def test_the_arguments_of_entries_anywhere_count(machine):
-    machine.put(f"/efi/loader/entries/{ID}-{R}.conf", entry(options="nouveau.modeset=0 secret=1"))
-    machine.put(f"/boot/vmlinuz-{R}")
-    assert kernels.collect(machine.host())["cmdline_next"] == ["nouveau.modeset=0"]
-    assert "secret" not in kernels.entry_text(machine.host(), f"/efi/loader/entries/{ID}-{R}.conf")
-
-
 def unified(**sections):
     begin = 64 + 24 + 40 * len(sections)
     head = b"MZ" + bytes(58) + struct.pack("<I", 64)
@@ -225,10 +182,3 @@ def test_a_unified_image_is_looked_into(tmp_path, packer, carries):
     path = tmp_path / "linux.efi"
     path.write_bytes(unified(osrel=b"ID=x\n", cmdline=b"quiet", initrd=initrd, linux=b"\x7fkernel" * 99))
     assert initramfs.inspect(str(path), 9) == {"nouveau": carries, "blacklist": False, "why": None}
-
-
-@pytest.mark.parametrize("raw", [b"MZ", b"MZ" + bytes(90), unified(cmdline=b"quiet"), unified(initrd=b"strange")])
-def test_a_unified_image_that_cannot_be_read_is_unknown(tmp_path, raw):
-    (tmp_path / "linux.efi").write_bytes(raw)
-    told = initramfs.inspect(str(tmp_path / "linux.efi"), 9)
-    assert (told["nouveau"], told["blacklist"], bool(told["why"])) == (None, None, True)

@@ -44,26 +44,6 @@ def test_relevant_packages_with_who_made_them(machine):
     assert (told["held"], told["problems"]) == ([kernel], [])
 
 
-@pytest.mark.parametrize(
-    ("status", "problem"),
-    [
-        ("install ok half-configured", ["half-configured"]),
-        ("install ok half-installed", ["half-installed"]),
-        ("install ok unpacked", ["unpacked"]),
-        ("install reinstreq half-installed", ["must be reinstalled"]),
-        ("install ok triggers-pending", []),
-    ],
-)
-def test_a_package_in_a_bad_state_is_a_problem_whatever_it_is(machine, status, problem):
-    found = dpkg(machine, stanza("bash", status=status))["problems"]
-    assert all(text.startswith("bash is") and words in text for text, words in zip(found, problem, strict=True))
-
-
-def test_an_interrupted_dpkg(machine):
-    machine.put("/var/lib/dpkg/updates/0001", "x")
-    assert "dpkg --configure -a" in dpkg(machine, stanza("bash"))["problems"][0]
-
-
 def test_reducing_the_status_twice_is_reducing_it_once():
     driver = stanza("nvidia-driver", maintainer="A B <a.person@nvidia.com>")
     once = packages.reduce_status("\n".join([stanza("bash"), driver, stanza("zsh", status="install ok unpacked")]))

@@ -41,11 +41,6 @@ def test_the_way_to_a_gpu(gpu_machine):
     }  # fmt: skip
 
 
-def test_acs_that_does_not_redirect_is_none_and_what_only_root_reads_is_not_known(gpu_machine):
-    for raw, redirect in ((config({}, acs=0x10), []), (config({})[:64], None)):
-        assert pci.way_to(gpu_machine.put(f"{BRIDGE}/config", raw).live(), GPU)["acs_redirect"] == redirect
-
-
 def test_a_broken_chain_of_capabilities_ends(gpu_machine):
     raw = bytearray(config({0x99: (8, 0)}, acs=0))
     raw[0x41] = 0x40  # points at itself

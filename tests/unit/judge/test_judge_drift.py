@@ -37,33 +37,6 @@ def test_what_must_go_fits_a_pattern_and_nobody_asks_for_it(kept, gone):
     assert drift.unwanted({"a-1": "1", "a-2:i386": "1", "b": "1"}, ["a-*"], kept) == gone
 
 
-def test_a_kernel_that_runs_without_a_module_is_told(facts):
-    record = {"expect": {"driver_version": "580.95.05", "driver_module": "open"}}
-    assert drift.differences(facts, record) == []
-    facts["kernel"]["running"] = "6.1.0-9"
-    (found,) = drift.differences(facts, record)
-    assert (found.id, found.was, found.now, found.mend) == ("kernel", "6.1.0-2", "6.1.0-9", "reboot")
-
-
-def test_the_environment_is_judged_by_what_the_host_says_of_it(facts):
-    python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "no such interpreter"}
-    (found,) = drift.differences(facts, {"expect": {"python": python}})
-    assert (found.id, found.now) == ("python", "no such interpreter")
-    assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []
-
-
-def test_headers_that_followed_their_kernel_are_no_drift_and_headers_that_went_are(facts):
-    record = {"packages": {"headers": "1", "toolkit": "5", "driver": "1"}, "free": ["headers", "toolkit"]}
-    facts["packages"]["installed"] = {"headers": "2", "toolkit": "6", "driver": "1"}
-    assert drift.differences(facts, record) == []
-    facts["packages"]["installed"] = {"headers": "2", "driver": "2"}
-    found = {item.id: item.now for item in drift.differences(facts, record)}
-    assert found == {"package-driver": "2", "package-toolkit": "not installed"}
-    facts["packages"].update(installed={}, problems=["rpm -qa: gave no answer"])
-    (found,) = drift.differences(facts, record)
-    assert (found.id, found.now) == ("packages", "rpm -qa: gave no answer")
-
-
 STRAY = {"/usr/local/lib/libcuda.so.570.1": "570.1", "/usr/lib/libcuda.so.580.95.05": "580.95.05"}
 DRIVER: dict[str, Any] = {
     "expect": {"driver_version": "580.95.05", "driver_module": "open"},

@@ -1,49 +1,12 @@
 """Does the wanted driver run, can it be loaded, or does only a reboot help? Hosts and controller ask the same files."""
 
-import shutil
-import subprocess
-import sys
-from typing import Any
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
-from gpusetup.components.judge import versions
-from gpusetup.content import content_path
 from tests.stored import stored_rows
 
 VERSION = "580.95.05"
 WISH = driver.Wish(VERSION, "open")
-Facts = dict[str, Any]
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (None, "no nvidia module"),
-        ({"version": "550.1", "flavour": "open"}, "is 550.1, not 580.95.05"),
-        ({"version": VERSION, "flavour": "proprietary"}, "not the open one"),
-        ({"version": None, "flavour": "proprietary"}, "not the open one"),
-        ({"version": VERSION, "flavour": "open"}, None),
-        ({"version": None, "flavour": None}, None),
-    ],
-)
-def test_the_module_file_decides(found, says):
-    told = driver.module_problem(found, "6.1", WISH)
-    assert (told is None) if says is None else (told is not None and says in told)
-
-
-def test_the_wanted_driver_runs(facts):
-    assert driver.reboot_reasons(facts, WISH) == driver.nouveau_ways(facts) == []
-    assert driver.loaded_problem(facts, WISH) is None
-    assert driver.module_problems(facts, WISH) == {}
-
-
-@pytest.mark.parametrize(("secure_boot", "key", "taken"), [(False, "1a", True), (True, "1a", True), (True, "1b", None)])
-def test_a_module_is_taken_without_secure_boot_or_by_a_key_that_the_kernel_lists(facts, secure_boot, key, taken):
-    facts["secure_boot"] = secure_boot
-    facts["firmware"]["trusted_keys"] = [{"name": "CA", "serial": "1a", "issuer": "CA", "key": "2b"}]
-    assert driver.taken(facts, {"signed": True, "signer": "CA", "key": key}) is taken
 
 
 def loaded(version, flavour):
@@ -101,22 +64,6 @@ def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts):
     assert driver.obstacle(facts, WISH) == "in use by python3 (77)"
 
 
-def test_what_will_be_built_counts_as_there(facts):
-    facts["kernel"]["installed"] = []
-    assert driver.obstacle(facts, WISH) is not None
-    assert driver.obstacle(driver.built(facts, WISH), WISH) is None
-    assert facts["kernel"]["installed"] == []
-    facts["simulated"] = True
-    assert driver.obstacle(driver.built(facts, WISH), WISH) is not None
-
-
-def test_libraries_of_another_driver_anywhere_are_told(facts):
-    assert driver.other_libraries(facts, VERSION) == []
-    facts["driver"]["libraries"]["libnvidia-ml.so.1"] = ["570.1", VERSION]
-    assert driver.other_libraries(facts, VERSION) == ["570.1"]
-    assert driver.other_libraries({**facts, "driver": None}, VERSION) == []
-
-
 @pytest.mark.parametrize(
     ("image", "opens"),
     [((True, False), True), ((True, True), False), ((True, None), False), ((False, False), False), ((None, None), False)],
@@ -125,18 +72,3 @@ def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(facts, image, open
     told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
     facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]
     assert [way.id for way in driver.nouveau_ways(facts)] == (["initramfs"] if opens else [])
-
-
-def test_the_controllers_judge_is_the_collections_file():
-    file = content_path() / "plugins" / "module_utils" / "gpu_judge" / "versions.py"
-    assert versions.__file__ is not None
-    assert file.samefile(versions.__file__)
-
-
-@pytest.mark.parametrize("package", ["gpu_judge", "gpu_probe"])
-def test_judge_and_probe_can_each_be_taken_along_alone(package, tmp_path):
-    shutil.copytree(content_path() / "plugins" / "module_utils" / package, tmp_path / package)
-    names = [path.stem for path in sorted((tmp_path / package).glob("[a-z]*.py"))]
-    code = f"import sys; sys.path.insert(0, sys.argv[1]); from {package} import {', '.join(names)}; print('alone')"
-    done = subprocess.run([sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert done.stdout == "alone\n"

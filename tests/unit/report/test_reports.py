@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from datetime import datetime, timezone
 from html.parser import HTMLParser
@@ -15,6 +14,7 @@ import pytest
 from msgspec import structs
 from msgspec.json import encode
 
+from gpusetup.cli.main import main
 from gpusetup.cli.verify import FORMATS
 from gpusetup.model.verdict import Curve, Curves, Grid, Item, Result
 from gpusetup.report.formats import render, to_text
@@ -77,17 +77,9 @@ def test_json_is_the_contract(fleet):
     assert document["summary"]["gpu-c1"]["problem"] == "Connection refused"
 
 
-def test_the_terminal_has_80_columns(fleet):
-    text = render(fleet, "text")
-    assert max(map(len, text.splitlines())) <= 80
-    assert "\x1b" not in text
-    assert "FAIL" in text
-    assert "4 hosts, 2 failed" in text
-    assert "cupy.kernel" not in text, "a fleet's summary shows the trouble alone"
-
-
 def test_one_host_shows_all_and_why_something_was_not_judged(one):
     text = render(one, "text")
+    assert max(map(len, text.splitlines())) <= 80
     assert "cupy.kernel" in text
     assert re.search(r"4,28\d\S* GB/s \(expected", text)
     assert "only one GPU: no pair to test" in text
@@ -194,27 +186,6 @@ def test_the_page_needs_nothing_from_elsewhere_and_shows_fleet_heat_map_and_curv
     assert slow.group(1).startswith("hsl(0 "), "below the floor is red"
 
 
-@pytest.mark.slow
-def test_chromium_draws_the_page(fleet, tmp_path):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
-    page = tmp_path / "report.html"
-    page.write_text(render(fleet, "html"), encoding="utf-8")
-    words = ("--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600", f"file://{page}")
-    argv = [chromium, *words, f"--screenshot={tmp_path}/page.png", f"--user-data-dir={tmp_path}/profile"]
-    subprocess.run(argv, capture_output=True, timeout=120, check=True)
-    assert (tmp_path / "page.png").stat().st_size > 50_000
-
-
-def test_a_narrow_terminal_has_no_table(fleet):
-    text = to_text(fleet, width=40)
-    assert max(map(len, text.splitlines())) <= 40
-    assert "FAIL p2p.read" in text
-    assert "FAIL gpu-c1" in text
-    assert "─" not in text
-
-
 def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
     page = render(fleet, "html")
     assert '<a href="#check-p2p.read"><code>p2p.read</code></a>' in page
@@ -223,15 +194,6 @@ def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
     assert 'id="check-gpu.ecc"' not in page, "who passed needs no page"
     linked = set(re.findall(r'href="#(check-[^"]+)"', page))
     assert linked == set(re.findall(r'id="(check-[^"]+)"', page))
-
-
-def test_what_was_not_judged_is_folded_below_what_was(one):
-    skipped = [result for result in one.hosts[0].results if result.verdict in ("skip", "unsupported")]
-    judged, _, folded = render(one, "html").partition(f"<summary>{len(skipped)} not judged</summary>")
-    assert skipped
-    for result in skipped:
-        assert f"<code>{result.id}</code>" not in judged
-        assert f"<code>{result.id}</code>" in folded
 
 
 def test_a_page_with_a_table_is_a_table_in_html():
@@ -255,7 +217,6 @@ def test_a_crowd_fits_a_screen_and_names_who_fails():
         assert part in re.sub(r"\s+", " ", text), part
 
 
-HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 EIGHT = [["X" if i == j else "NV12" for j in range(8)] for i in range(8)]
 DGX = [["X", "NV1", "NV1", "NV2"], ["NV1", "X", "NV2", "NV1"], ["NV1", "NV2", "X", "NV2"], ["NV2", "NV1", "NV2", "X"]]
 APART = [["X", "NODE", "SYS"], ["NODE", "X", "SYS"], ["SYS", "SYS", "X"]]
@@ -317,13 +278,6 @@ def test_devices_stand_on_their_node_and_below_the_bridge_that_they_share():
     assert "400 Gb/s" in drawn
 
 
-def test_a_slot_that_gives_fewer_lanes_shows():
-    link = {"width": 8, "max_width": 16, "speed": "16.0 GT/s PCIe"}
-    found = topology_of({"gpus": [gpu(0), gpu(1) | {"link": link}]})
-    assert "GPU 1 has fewer PCI Express lanes than it can" in sentences(found)
-    assert topology_svg(found).count("wire narrow") == 1
-
-
 def test_words_of_a_host_are_never_markup_and_no_gpu_is_no_picture():
     found = topology_of({"gpus": [gpu(0) | {"name": "<b>"}]})
     assert "<b>" not in picture(found)
@@ -332,11 +286,7 @@ def test_words_of_a_host_are_never_markup_and_no_gpu_is_no_picture():
 
 
 def test_the_page_of_facts_has_picture_and_rows(tmp_path):
-    page = tmp_path / "facts.html"
-    root = HOSTS / "ubuntu24.04-h200x8-keep/root"
-    words = [sys.executable, "-m", "gpusetup", "facts", "--root", str(root), "--format", "html", "--out", str(page)]
-    assert subprocess.run(words, check=False, timeout=60).returncode == 0
+    root, page = Path(__file__).resolve().parents[2] / "hosts/ubuntu24.04-h200x8-keep/root", tmp_path / "facts.html"
+    assert main(["facts", "--root", str(root), "--format", "html", "--out", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert text.count('class="gpu"') == 8
-    assert "<dt>driver</dt>" in text
-    assert "http" not in text
+    assert (text.count('class="gpu"'), "<dt>driver</dt>" in text, "http" in text) == (8, True, False)
