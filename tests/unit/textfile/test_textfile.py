@@ -1,21 +1,19 @@
-"""The textfile: what it is called, what it says on a real H100, and that nobody ever reads half of it."""
+"""The textfile by NVIDIA's library (a stand-in) and by nvidia-smi: what it says, and that nobody ever reads half of it."""
 
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
 from gpusetup.content import content_path
 from gpusetup.monitoring.files import files
 
-FIXTURES = Path(__file__).parents[2] / "fixtures/textfile"
-LOOK, FIGURES, SMI, LOG = (import_module(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log"))
+LOOK, FIGURES, SMI, LOG, NVML = (
+    import_module(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log", "nvml")
+)
 FILES = content_path() / "roles/gpu_monitoring/files"
 SAMPLE = re.compile(r'^(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)*\})? (\S+)$')
 ELSEWHERE = {
@@ -39,22 +37,7 @@ def test_every_figure_of_the_rules_that_the_light_exporters_have_is_written_and_
     assert {figure.metric for figure in FIGURES.FIGURES} == asked
 
 
-def test_a_busy_h100_tells_the_same_by_both_ways_all_of_it_but_the_fabric_that_it_does_not_have():
-    """The two looks were some tenths of a second apart, under load."""
-    both = {source: samples((FIXTURES / f"{source}.prom").read_text()) for source in ("nvml", "smi")}
-    known = {figure.metric for figure in FIGURES.FIGURES} - {"nvidia_smi_fabric_state"}
-    for found in both.values():
-        assert known & set(found) == known
-        assert found["nvidia_smi_utilization_gpu_ratio"] == 1
-        assert 650 < found["nvidia_smi_power_draw_watts"] < 720
-        assert found["nvidia_smi_memory_total_bytes"] == 81559 * 2**20
-        assert found["nvidia_smi_clocks_current_sm_clock_hz"] > 1e9
-        assert found["gpusetup_textfile_duration_seconds"] < 0.2
-    for metric in known:
-        assert both["smi"][metric] == pytest.approx(both["nvml"][metric], rel=0.05), metric
-
-
-def told(monkeypatch, *answers):
+def answering(monkeypatch, *answers):
     """nvidia-smi as a stand-in that gives these answers, each (code, text), and the fields that it was asked for."""
     asked, left = [], list(answers)
 
@@ -82,7 +65,7 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
         f'Field "{name}" is not a valid field to query.\n'
         for name in ("clocks_event_reasons.active", "gpu_recovery_action")
     ]
-    asked = told(monkeypatch, (2, unknown[0]), (2, unknown[1]), (0, row(last, **values) + "\n"))
+    asked = answering(monkeypatch, (2, unknown[0]), (2, unknown[1]), (0, row(last, **values) + "\n"))
     (gpu,) = SMI.by_smi()
     assert asked[-1] == last
     assert gpu.bus == "0000:17:00"
@@ -97,13 +80,13 @@ _FABRIC = [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 
 @pytest.mark.parametrize(("state", "status", "number"), _FABRIC)
 def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
     fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
-    told(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
+    answering(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
     assert SMI.by_smi()[0].values["nvidia_smi_fabric_state"] == number
 
 
 def test_a_driver_that_does_not_answer_is_said_and_no_figure_is_kept(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(LOOK.nvml, "by_library", lambda: (_ for _ in ()).throw(LOOK.LibraryMissingError("none")))
-    told(monkeypatch, (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"))
+    answering(monkeypatch, (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"))
     (tmp_path / LOOK.FILE).write_text("nvidia_smi_temperature_gpu 40\n")
     assert LOOK.main(["--folder", str(tmp_path)]) == 1
     found = samples((tmp_path / LOOK.FILE).read_text())
@@ -150,15 +133,12 @@ def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp
     )
     path = tmp_path / LOOK.FILE
     for round_ in range(6):
-        writer = subprocess.Popen([sys.executable, "-S", "-c", code, str(FILES), str(tmp_path)])
-        try:
+        with subprocess.Popen([sys.executable, "-S", "-c", code, str(FILES), str(tmp_path)]) as writer:
             deadline = time.monotonic() + 20
             while not path.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(0.02 * round_)
-        finally:
-            os.kill(writer.pid, signal.SIGKILL)
-            writer.wait()
+            writer.kill()
         assert path.read_text() == text
         assert {item.name for item in tmp_path.iterdir()} <= {LOOK.FILE, LOOK.FILE + ".new"}
 
@@ -169,3 +149,29 @@ def test_a_link_in_a_folder_of_others_leads_the_writer_nowhere(monkeypatch, tmp_
     (tmp_path / (LOOK.FILE + ".new")).symlink_to(tmp_path / "theirs")
     assert LOOK.main(["--folder", str(tmp_path)]) == 1
     assert ((tmp_path / "theirs").read_text(), "symbolic links" in capsys.readouterr().err) == ("kept", True)
+
+
+def test_a_gpu_tells_its_health_and_what_it_does_not_tell_is_left_out(nvml, told):
+    told.gpu(0, recovery_action=2)
+    (gpu,) = NVML.by_library(str(nvml))
+    assert (gpu.number, gpu.uuid, gpu.name, gpu.bus) == (0, "GPU-0", "NVIDIA H200", "0000:18:00")
+    assert {name.partition("nvidia_smi_")[2]: value for name, value in gpu.values.items()} == {
+        "utilization_gpu_ratio": 0.97, "utilization_memory_ratio": 0.4, "memory_used_bytes": 100 << 30,
+        "memory_total_bytes": 140 << 30, "power_draw_watts": 612, "enforced_power_limit_watts": 700, "temperature_gpu": 64,
+        "clocks_current_sm_clock_hz": 1.755e9, "clocks_event_reasons_active": 4,
+        "gpu_recovery_action": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "status", "number"), [(3, 2, 4), (2, 0, 2)])
+def test_a_fabric_that_ended_with_an_error_is_not_ready_by_the_library(nvml, told, state, status, number):
+    told.gpu(0, fabric_state=state, fabric_status=status)
+    assert NVML.by_library(str(nvml))[0].values["nvidia_smi_fabric_state"] == number
+
+
+def test_a_lost_gpu_hides_no_other_and_a_driver_that_is_not_loaded_is_said(nvml, told):
+    told.machine(count=2).gpu(0, lost=1).gpu(1, uuid="GPU-1", temperature=40)
+    assert [gpu.uuid for gpu in NVML.by_library(str(nvml))] == ["GPU-1"]
+    told.machine(count=None)
+    with pytest.raises(FIGURES.UnreadableError, match="NVML: Driver Not Loaded"):
+        NVML.by_library(str(nvml))

@@ -76,12 +76,6 @@ def test_a_port_is_judged_by_its_state_and_by_what_it_can(hcas, verdict, text):
     assert judged(document, "rdma.link", None)[0] == ("warn" if verdict == "fail" else verdict)
 
 
-def test_what_was_applied_and_is_not_there_fails():
-    document = machine()
-    document["facts"]["rdma"] = None
-    assert judged(document, "rdma.link")[0] == "fail"
-
-
 PEERMEM = GpuDirect(stack="doca", memory="nvidia-peermem")
 
 
