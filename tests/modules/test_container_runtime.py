@@ -172,16 +172,6 @@ def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call, host):
     assert host.tree() == before
 
 
-def test_a_link_stays_a_link(call, host):
-    real = host.file("srv/daemon.json", "{}", 0o640)
-    link = host.file("etc/docker/daemon.json")
-    link.parent.mkdir(parents=True)
-    link.symlink_to(real)
-    call("docker")
-    assert (link.is_symlink(), stat.S_IMODE(real.stat().st_mode)) == (True, 0o640)
-    assert "nvidia" in real.read_text()
-
-
 @pytest.mark.parametrize(
     ("version", "text", "said"),
     [("20.10.24", "{oh", "GS-490: nvidia-ctk could not configure docker"),

@@ -30,7 +30,9 @@ def specification(module, monkeypatch):
 def text_of(path):
     """The DOCUMENTATION in a file, as Ansible reads it; what Ansible would only warn of is an error here."""
     with patch.object(plugin_docs, "display", Mock(warning=Mock(side_effect=ValueError))):
-        return plugin_docs.read_docstring(str(path), verbose=False, ignore_errors=False)["doc"]
+        said = plugin_docs.read_docstring(str(path), verbose=False, ignore_errors=False)
+    assert (said["doc"]["module"], bool(said["plainexamples"]), bool(said["returndocs"])) == (path.stem, True, True)
+    return said["doc"]
 
 
 def documented(module):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,7 +11,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 
 from tests.lab.process import until
 from tests.modules.stand_ins import programs, refused
-from tests.programs import gone
 
 
 def slow(running):
@@ -116,19 +114,3 @@ def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, m
 
     status = jobs.Job(str(tmp_path), "x", {}).start_or_join(fills_up, 30)
     assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
-
-
-@pytest.mark.parametrize("over", ["killed", "of an earlier boot"])
-def test_a_job_that_is_over_without_an_end_is_started_again(tmp_path, over):
-    job = jobs.Job(str(tmp_path), "x", {})
-    if over == "killed":
-        job.start_or_join(lambda _job: time.sleep(60), 0.5)
-        pid = files.read_json(job.status_path)["pid"]
-        os.kill(pid, 9)
-        assert gone(pid)
-    else:
-        os.makedirs(job.folder)
-        status = {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""}
-        files.write_json(job.status_path, status)
-    status = jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: {"again": True}, 30)
-    assert (status["state"], status["result"]) == ("done", {"again": True})

@@ -81,19 +81,6 @@ def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(ledger
     assert path.with_name("mirror.list.gpusetup-saved").read_text() == "password three\nmine\n"
 
 
-def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(ledger, path):
-    write(path.parent, {path.name: "before gpusetup\n"})
-    with pytest.MonkeyPatch.context() as cut:
-        cut.setattr(files, "edit", Mock(side_effect=FileNotFoundError))
-        with pytest.raises(FileNotFoundError):
-            ledger.write(str(path), "ours\n")
-    Ledger(ledger.folder).forget_previous()
-    assert list(Ledger(ledger.folder).state["open"]) == [f"file:{path}"]
-    path.write_text("ours\n")
-    assert Ledger(ledger.folder).restore(str(path))
-    assert path.read_text() == "before gpusetup\n"
-
-
 def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger, tmp_path):
     link, folder = tmp_path / "cuda", tmp_path / "folder"
     folder.mkdir()

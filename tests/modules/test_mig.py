@@ -174,15 +174,6 @@ def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host, lay):
     assert (host.layouts[FIRST], Path(mig_kept.UNIT).exists(), lay()["changed"]) == ("7 x 1g.18gb", False, False)
 
 
-def test_a_removal_leaves_a_layout_whose_beginning_nobody_knows(host, lay):
-    (host.root / "version").rename(host.root / "kept")
-    lay({FIRST: {"1g.18gb": 7}})
-    (host.root / "kept").rename(host.root / "version")
-    boot(host)
-    assert mig_kept.undo(host.ledger, process.environment()) == []
-    assert (host.layouts[FIRST], host.ledger.state["mig"]) == ("7 x 1g.18gb", {})
-
-
 def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):
     mig.lay({SECOND: of("2g.35gb", 1)}, process.environment())
     lay({FIRST: {"1g.18gb": 7}, SECOND: {"7g.141gb": 1}})

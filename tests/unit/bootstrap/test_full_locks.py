@@ -102,12 +102,6 @@ def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, er
     assert said in caught.value.context
 
 
-def test_what_has_no_digest_is_refused(monkeypatch, tmp_path):
-    stand_in(monkeypatch, tmp_path, 'sed \'s/{ sha256 = "bb" }/{}/\' pylock > "$lock"')
-    with refused(GpuSetupError, "GS-772"):
-        hashes_of(pins("frame==1.0"), TARGET)
-
-
 def answer(*_: Any) -> tuple[PipHashes, Full]:
     line = ("cupy-cuda13x==14.2.0 --hash=sha256:aa",)
     full = Full(line, LOCKED, ("x was withdrawn by its publisher",))
@@ -270,12 +264,6 @@ def test_the_machine_chooses_the_variant_as_uv_does_for_its_dependencies(site, m
     assert ("frame-1.0-variants.json" in "".join(site.asked)) == bool(label)
     if label:  # PEP 825: its content stands in the lock, with the labels that are there
         assert list(VariantsJson(table).variants) == [label]
-
-
-@pytest.mark.slow
-def test_without_variants_a_machine_changes_nothing(site, monkeypatch):
-    serve(site, "frame", "1.0")
-    assert locked(HOPPER, monkeypatch)[2] == locked(NOTHING, monkeypatch)[2]
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from gpusetup.bootstrap.bundle import BESIDE
-from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
@@ -32,6 +31,7 @@ ROOT = Path(__file__).parents[3]
 FIRST_STAGE = ROOT / "gpusetup/bootstrap/instance/first-stage"
 TOFU = ROOT / "docs/examples/opentofu"
 WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
+CALLBACK = "https://[fd00::1]:8080/~me/a%20b?c=d&e=f"
 
 
 def holds(path: Path, wheel: str, *minors: int) -> None:
@@ -90,7 +90,7 @@ def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest):
 
 def test_everything_is_pinned_and_nothing_is_secret(manifest, tmp_path):
     (tmp_path / "token").write_text("scoped\n")
-    text = made(manifest, *WISH, "--callback", "https://cb.example/s", "--token-file", tmp_path / "token")
+    text = made(manifest, *WISH, "--callback", CALLBACK, "--token-file", tmp_path / "token")
     assert text.startswith("#cloud-config\n# Made by gpusetup")
     assert len(text.encode()) <= 16384
     found = files(text)
@@ -98,7 +98,7 @@ def test_everything_is_pinned_and_nothing_is_secret(manifest, tmp_path):
     assert config == {
         "source": "https://files.example/gpu",
         "manifest_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest(),
-        "callback": "https://cb.example/s",
+        "callback": CALLBACK,
     }
     assert found["/etc/gpusetup/callback.token"]["permissions"] == "0600"
     lock = json.loads(found["/etc/gpusetup/lock.json"]["content"])
@@ -165,26 +165,12 @@ def test_bad_input_is_named(manifest, words, reference):
     assert f"[{reference}" in done.err
 
 
-def test_addresses_with_odd_but_right_characters():
-    for url in ("https://x.example/a%20b?c=d&e=f", "http://[fd00::1]:8080/x", "https://x.example/~me/"):
-        assert checked_url(url, "--source") == url
-
-
 @pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs: apt-get install cloud-init")
 def test_cloud_init_accepts_it(manifest, tmp_path):
-    (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
-    texts = [
-        made(manifest, *WISH),
-        made(manifest, *WISH, "--proxy", "http://proxy.example:3128", "--ca", tmp_path / "ca", "--splay", "60"),
-        made(manifest, "--lock-url", "https://x.example/l", "--lock-digest", "0" * 64),
-        opentofu(manifest),
-    ]
     path = tmp_path / "user-data"
-    for text in texts:
-        path.write_text(text)
-        argv = ["cloud-init", "schema", "--config-file", path]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    for words in ((*WISH, "--splay", "60"), ("--lock-url", "https://x.example/l", "--lock-digest", "0" * 64)):
+        path.write_text(made(manifest, *words))
+        subprocess.run(["cloud-init", "schema", "--config-file", path], check=True)
 
 
 def test_the_first_stage_is_plain_old_python():
@@ -269,17 +255,6 @@ def test_a_bundle_that_does_not_install_there_is_refused_on_the_desk(manifest, g
     done = cloud_init("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)
     assert done.code == (3 if said else 0), done.err
     assert [words for words in (*said, *([wheel] if "[GS-737]" in said else [])) if words not in done.err] == []
-
-
-def test_the_user_data_of_an_old_distribution_carries_its_packaged_python(manifest):
-    text = made(manifest, "torch", "--gpu", "a100", "--os", "rhel8")
-    lock = json.loads(files(text)["/etc/gpusetup/lock.json"]["content"])
-    assert lock["stack"]["python"]["version"] == "3.12"
-    assert int(lock["stack"]["torch"]["version"].split(".")[0]) >= 2
-    holds(manifest, "a.whl", 13)
-    words = ("torch", "--gpu", "a100", "--source", "https://x.example", "--manifest", manifest, "--os")
-    assert "[GS-729]" in cloud_init(*words, "fedora43").err, "no first stage asks for that package"
-    assert cloud_init(*words, "debian13").code == 0
 
 
 def test_what_the_first_stage_installs_is_what_the_desk_counts_with():

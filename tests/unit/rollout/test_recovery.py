@@ -256,12 +256,16 @@ def work(scheduler, nodes=None):
     return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
 
 
-def test_who_is_not_free_stays_as_it_is():
-    scheduler = Scheduler(a=Drained(ok=False, why="jobs run: 7"), b=SchedulerError("GS-811", "scontrol: no such node"))
-    held = work(scheduler).take(PLANS)
-    assert {name: outcome.state for name, outcome in held.items()} == {"a": "postponed", "b": "refused"}
-    assert held["a"].pending == ("jobs run: 7",)
-    assert [exit_of(held[name]) for name in ("a", "b")] == [Exit.PENDING, Exit.REFUSED]
+def test_who_is_not_free_stays_as_it_is_and_a_node_that_cannot_be_given_back_is_named(monkeypatch):
+    refusing = SchedulerError("GS-811", "scontrol: no such node")
+    taken = work(Scheduler(a=Drained(ok=False, ours=True, why="jobs run: 7"), b=refusing))
+    monkeypatch.setattr(taken, "wait_idle", lambda _names: {"c": "python3", "d": "python3"})
+    held = taken.take(PLANS)
+    assert [(name, exit_of(held[name])) for name in "ab"] == [("a", Exit.PENDING), ("b", Exit.REFUSED)]
+    assert {name: outcome.pending for name, outcome in held.items()} == {
+        "a": ("jobs run: 7; it is still drained: to return it to service: resume a",), "b": (), "c": ("python3",),
+        "d": ("python3; it is still drained: slurmd does not answer; to return it to service: resume d",),
+    }  # fmt: skip
 
 
 def test_what_came_out_well_is_given_back():
@@ -284,13 +288,9 @@ def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted():
     }  # fmt: skip
     assert set(work(scheduler).left_behind(outcomes)) == {"left"}
     assert scheduler.given == ["left"]
+    assert work(None).left_behind(outcomes) == {}
     scheduler.drained_by_us = lambda _node: (_ for _ in ()).throw(SchedulerError("GS-811", "scontrol: no answer"))
     assert work(scheduler).left_behind(outcomes)["a"].warnings == ("recorded: scontrol: no answer",)
-
-
-def test_without_a_scheduler_nobody_is_asked():
-    assert work(None).take(PLANS) == {}
-    assert work(None).left_behind({"a": HostOutcome(state="unchanged")}) == {}
 
 
 @pytest.mark.parametrize(
@@ -324,12 +324,3 @@ def test_who_was_freed_is_given_back_or_named_when_a_run_ends_before_anything_ch
     assert sorted(scheduler.given) == ["a", "b", "d"]
     still = "d: it is still drained: the run ended early; to return it to service: resume d"
     assert said[1:] == ["returning 3 nodes to service", still]
-
-
-def test_a_busy_node_that_cannot_be_given_back_is_named(monkeypatch):
-    taken = work(Scheduler(a=Drained(ok=False, ours=True, why="jobs run: 7")))
-    monkeypatch.setattr(taken, "wait_idle", lambda _names: {"b": "python3", "d": "python3"})
-    assert {name: outcome.pending for name, outcome in taken.take(PLANS).items()} == {
-        "a": ("jobs run: 7; it is still drained: to return it to service: resume a",), "b": ("python3",),
-        "d": ("python3; it is still drained: slurmd does not answer; to return it to service: resume d",),
-    }  # fmt: skip

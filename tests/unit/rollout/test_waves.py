@@ -28,7 +28,7 @@ from gpusetup.model.plan import Action, Away, HostPlan, Plan, Work
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.host import Draft, jobs_of
-from gpusetup.rollout import outcome, verification, waves
+from gpusetup.rollout import verification, waves
 from gpusetup.rollout.batches import stopped_rollout
 from gpusetup.rollout.draining import Draining
 from gpusetup.rollout.looks import _answered, twins
@@ -129,14 +129,6 @@ def test_a_stopped_rollout_goes_on_where_it_stopped(roll):
         stopped_rollout(roll.home, "others.ini")
     max(roll.home.glob("runs/*/rollout.json")).write_text("{")
     with pytest.raises(BadInputError):
-        stopped_rollout(roll.home, "hosts.ini")
-
-
-@pytest.mark.parametrize("cut", ["begins", None])
-def test_nothing_is_left_of_a_rollout_that_ended_well_or_before_its_first_batch(roll, cut):
-    with pytest.raises(KeyboardInterrupt) if cut else nullcontext():
-        roll({}, cut=cut, batch="1,50%")
-    with pytest.raises(BadInputError, match="has stopped with hosts left to do"):
         stopped_rollout(roll.home, "hosts.ini")
 
 
@@ -256,15 +248,6 @@ def test_a_host_s_own_changes_count_before_the_fleet_s_and_those_before_the_benc
     for seconds, reboot in ((500, 200), (700, 240), (2000, 220)):
         ran(tmp_path, seconds, reboot)
     assert away(tmp_path) == (700, 220, "host", 3)
-
-
-def test_the_downtimes_of_a_fleet_are_summed_up_once(tmp_path, monkeypatch):
-    for name in ("a", "b", "c"):
-        ran(tmp_path, 500, 200, name)
-    asked = []
-    monkeypatch.setattr(outcome, "median", lambda times: asked.append(times) or 1.0)
-    with_downtime({str(number): HostPlan(state="change", reboot=True) for number in range(50)}, tmp_path)
-    assert len(asked) <= 8
 
 
 @pytest.mark.parametrize(
