@@ -95,13 +95,17 @@ def test_what_is_no_longer_ours_stays_and_is_not_brought_back(ledger, path, left
     assert (ledger.left, ledger.saved, ledger.state["files"]) == ([str(path)], {}, {})
 
 
-def test_an_edit_that_a_later_apply_took_over_is_kept_too(ledger, path):
+@pytest.mark.parametrize("back", [False, True], ids=["it stays", "taken back"])
+def test_an_edit_that_a_later_apply_took_over_is_kept_unless_it_was_taken_back(ledger, path, back):
     ledger.write(str(path), OURS)
     path.write_text(EDITED)
     assert not ledger.write(str(path), EDITED), "nvidia-ctk finds it as it should be"
+    if back:
+        path.write_text(BEFORE)
+        assert ledger.write(str(path), OURS)
     assert Ledger(ledger.folder).restore(str(path))
-    assert path.with_name("daemon.json.gpusetup-saved").read_text() == EDITED
-    assert path.read_text() == BEFORE
+    saved = [found.read_text() for found in path.parent.glob("*saved*")]
+    assert (path.read_text(), saved) == (BEFORE, [] if back else [EDITED])
 
 
 def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(ledger, tmp_path):
@@ -127,14 +131,3 @@ def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger, pa
     for change in (lambda name: ledger.write(name, OURS), ledger.restore, ledger.delete, ledger.restore):
         change(str(path))
         assert not path.exists() or files.attributes(str(path)) == {"user.label": b"site"}
-
-
-def test_whoever_went_back_to_the_first_content_edited_nothing(ledger, path):
-    ledger.write(str(path), OURS)
-    path.write_text(EDITED)
-    ledger.write(str(path), EDITED)
-    path.write_text(BEFORE)
-    assert ledger.write(str(path), OURS)
-    assert ledger.restore(str(path))
-    assert path.read_text() == BEFORE
-    assert not path.with_name("daemon.json.gpusetup-saved").exists()

@@ -1,7 +1,6 @@
 """What must follow a file is due until the host shows that it came about: what failed once is tried again, in removal too."""
 
 import os
-import re
 import shutil
 import time
 from pathlib import Path
@@ -249,19 +248,6 @@ _KEPT = [("4294967295", "-1"), ("1", "0x1"), ("1", 1), ("Y", "1"), ('"RMForceSta
 def test_values_are_compared_as_the_driver_keeps_them(kernel, shown, wanted):
     kernel.show(Some=shown)
     assert kernel_module.otherwise({"NVreg_Some": wanted, "NVreg_NobodyShowsIt": 1}, [], {}) == ([], [])
-
-
-def test_the_options_that_a_real_driver_shows_are_found_by_the_names_that_people_set(monkeypatch):
-    captured = Path(__file__).resolve().parents[1] / "fixtures/proc/nvidia-params-h100-580.txt"
-    monkeypatch.setattr(kernel_module, "PARAMETERS", str(captured))
-    options = {
-        "NVreg_RestrictProfilingToAdminUsers": "0", "NVreg_PreserveVideoMemoryAllocations": "0", "NVreg_NvLinkDisable": "0",
-        "NVreg_EnableGpuFirmware": "18", "NVreg_RegistryDwords": "", "NVreg_TemporaryFilePath": "",
-    }  # fmt: skip
-    assert kernel_module._shown(options) == options
-    names = {f"NVreg_{name}" for name in re.findall(r"^(\w+):", captured.read_text(), re.MULTILINE)}
-    assert len(names) > 30
-    assert set(kernel_module._shown(names)) == names
 
 
 # --- the service manager and what it started ------------------------------------------------------------------------

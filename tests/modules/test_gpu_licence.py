@@ -61,11 +61,6 @@ def test_what_was_there_is_back_when_no_licence_is_granted(monkeypatch, ledger, 
     assert "secret" not in str(ledger.diffs)
 
 
-def test_the_same_again_changes_nothing(ledger, places):
-    assert [gpu_licence.write(ledger, token, 1) for token in ("token", "token", "another")] == [True, False, True]
-    assert places[0].read_text() == "another"
-
-
 def test_a_licence_that_is_given_up_leaves_what_was_there_before(ledger, places):
     token, conf, restarts = places
     gpu_licence.write(ledger, "secret-of-the-site", 2)

@@ -32,6 +32,8 @@ def configure(host, run_module):
 
 
 def test_the_list_the_channels_and_the_service(host, configure):
+    configure("192.0.2.1", "192.0.2.2", fails="GS-439")
+    assert (Path(names.IMEX_NODES).exists(), host.did()) == (False, [])
     result = configure("127.0.0.1", "10.9.8.7", channels=4)
     assert (result["changed"], result["pending"]) == (True, [])
     assert Path(names.IMEX_NODES).read_text() == "127.0.0.1\n10.9.8.7\n"
@@ -51,12 +53,6 @@ def test_what_was_there_before_comes_back(configure):
     assert path.read_text() == "# NVIDIA's own\n"
     assert not Path(names.IMEX_UNIT).exists()
     assert configure()["changed"] is False
-
-
-def test_a_list_without_this_host_is_refused_untouched(host, configure):
-    configure("192.0.2.1", "192.0.2.2", fails="GS-439")
-    assert not Path(names.IMEX_NODES).exists()
-    assert host.did() == []
 
 
 def test_before_the_driver_runs_it_waits_for_the_boot(host, configure):

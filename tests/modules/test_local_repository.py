@@ -133,11 +133,5 @@ def test_what_rpm2cpio_writes_is_read(tmp_path, monkeypatch):
     assert found == list(files.items())
     with refused("cpio"):
         list(local_repository._of_cpio(io.BytesIO(b"07070X" + b"0" * 200), "x.rpm"))
-
-
-@pytest.mark.parametrize(
-    "name", ["./var/cuda-repo-rhel9-1/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
-)
-def test_a_file_outside_of_its_folder_is_refused(name):
     with refused("outside"):
-        local_repository._inside(name, "x")
+        list(local_repository._of_cpio(io.BytesIO(cpio(("./var/cuda-repo-rhel9-1/../../etc/passwd", b"x"))), "x.rpm"))
