@@ -67,14 +67,6 @@ def test_the_compiler_of_the_kernel(text, compiler):
     assert kernels._compiler(text) == compiler
 
 
-@pytest.mark.parametrize("taken", ["updates/dkms", "kernel/nvidia-580"])
-def test_of_two_modules_the_one_that_modprobe_takes_counts(machine, taken):
-    for place in ("updates/dkms", "kernel/nvidia-580"):
-        machine.put(f"/lib/modules/{NINE}/{place}/nvidia.ko")
-    machine.put(f"/lib/modules/{NINE}/modules.dep", f"{taken}/nvidia.ko: x\n")
-    assert modules.find(machine.host(), NINE)["path"] == f"/lib/modules/{NINE}/{taken}/nvidia.ko"
-
-
 @pytest.mark.parametrize(
     ("licence", "flavour"),
     [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("MODULE_LICENSE_UNKNOWN", "proprietary")],
@@ -134,17 +126,6 @@ def test_what_the_next_boot_would_load(machine, inside, barred, loads):
     host = machine.answer("initramfs:" + image, {"nouveau": inside, "blacklist": barred, "why": why}).host()
     told = drivers.nouveau(host, kernels.collect(host), [])
     assert (told["blacklisted"], told["in_initramfs"], told["loads_at_boot"]) == (True, inside, loads)
-
-
-def test_secure_boot(machine):
-    assert firmware.collect(machine.host())["secure_boot"] is False
-    unknown = machine.put("/sys/firmware/efi/systab").host()
-    assert firmware.collect(unknown)["secure_boot"] is None
-    assert "SecureBoot" in unknown.unreadable["secure_boot"]
-    for state in (True, False):
-        variable = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-        machine.put(variable, b"\x06\x00\x00\x00" + bytes([state]))
-        assert firmware.collect(machine.host())["secure_boot"] is state
 
 
 def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):

@@ -81,21 +81,6 @@ def test_two_origins_are_both_named(machine):
     assert versions == {"distribution": "535.309.01", "nvidia": "580.95.05"}
 
 
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
-
-
-def test_libraries_and_module_that_differ_are_a_mismatch(machine):
-    machine.put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  x\n")
-    machine.put(f"{LIBRARIES}/libnvidia-ml.so.550.54.15").put(f"{LIBRARIES}/libnvidia-ml.so.1")
-    told = driver(machine.put(f"{LIBRARIES}/libnvidia-ml.so.550.60.01.dpkg-new"))
-    assert (told["mismatch"], told["library"], told["loaded"]["version"]) == (True, "550.54.15", "550.54.14")
-
-
-def test_libraries_of_the_debian_alternative(machine):
-    machine.put(f"{LIBRARIES}/nvidia/current/libcuda.so.535.309.01")
-    assert driver(machine)["library"] == "535.309.01"
-
-
 def test_a_module_of_the_next_kernel_decides_the_version(machine):
     old = {"release": "6.0", "nvidia": {"version": "550.1", "flavour": "open"}}
     new = {"release": "6.1", "nvidia": {"version": "580.95.05", "flavour": "proprietary"}}

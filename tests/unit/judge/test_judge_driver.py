@@ -28,13 +28,6 @@ def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts, change, says):
     assert (driver.reboot_reasons(*nothing), driver.module_problems(*nothing)) == ([], {})
 
 
-def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts):
-    facts["kernel"]["running"], facts["driver"] = "5.10", None
-    boots = "kernel 5.10 runs, the driver is there for 6.1.0-2"
-    assert driver.reboot_reasons(facts, WISH) == [boots, "nvidia 580.95.05 is wanted, none is loaded"]
-    assert driver.obstacle(facts, WISH) == "the running kernel 5.10 has no module 580.95.05"
-
-
 def test_an_unknown_key_is_told_with_where_its_password_is(facts):
     facts.update(secure_boot=True, driver=None)
     key = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}

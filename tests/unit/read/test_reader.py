@@ -1,6 +1,5 @@
 """Figures of a moment, from the library (a stand-in) or nvidia-smi, and the program on a watched host that tells them."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -8,6 +7,7 @@ import sys
 import threading
 import time
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,25 +37,11 @@ def test_a_look_has_every_figure(reader, told):
     }  # fmt: skip
 
 
-class Clock:
-    """Time that passes only when somebody sleeps."""
-
-    def __init__(self):
-        self.now = 10.0
-
-    def monotonic(self):
-        return self.now
-
-    def time(self):
-        return 0.0
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
+    """Time that passes only when somebody sleeps."""
+    clock = SimpleNamespace(now=10.0, time=float, monotonic=lambda: clock.now)
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
     monkeypatch.setattr(MODULE, "time", clock)
     return clock
 
@@ -102,20 +88,9 @@ def test_many_programs_fit(reader, told):
     assert [process["pid"] for process in reader.read()["gpus"][0]["processes"]] == list(pids)
 
 
-SMI = stored("reader_smi.txt")
-
-
-@pytest.fixture
-def smi(tmp_path, monkeypatch):
-    def put(text):
-        write(tmp_path / "bin", {"nvidia-smi": text}, 0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-
-    return put
-
-
-def test_without_the_library_nvidia_smi_is_asked(smi):
-    smi(SMI)
+def test_without_the_library_nvidia_smi_is_asked(tmp_path, monkeypatch):
+    write(tmp_path / "bin", {"nvidia-smi": stored("reader_smi.txt")}, 0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()
     assert (document["source"], document["driver"]) == ("nvidia-smi", "580.159.04")
     (gpu,) = document["gpus"]
@@ -176,44 +151,37 @@ class Slow:
 
 @pytest.fixture
 def talk():
-    """Run an agent in a thread; returns what reads its lines, and what ends it."""
-    opened = []
+    """Run an agent in a thread; returns what reads its lines. It ends when its input does."""
+    (source, end), (outer, target) = os.pipe(), os.pipe()
+    threads = []
 
     def start(reader, every):
-        inner, outer = os.pipe(), os.pipe()
-        agent = AGENT.Agent(reader, every, source=inner[0], target=outer[1])
-        thread = threading.Thread(target=agent.run, daemon=True)
-        thread.start()
-        lines = os.fdopen(outer[0], encoding="utf-8")
-        opened.append((inner[1], lines))
-        return lambda: json.loads(lines.readline()), thread, inner[1]
+        threads.append(
+            threading.Thread(target=AGENT.Agent(reader, every, source=source, target=target).run, daemon=True)
+        )
+        threads[0].start()
+        return lambda: json.loads(lines.readline())
 
-    yield start
-    for end, lines in opened:
-        with contextlib.suppress(OSError):
-            os.close(end)
-        lines.close()
+    with os.fdopen(outer, encoding="utf-8") as lines:
+        yield start
+        os.close(end)
+        threads[0].join(60)
+    assert not threads[0].is_alive()
 
 
 def test_a_line_for_each_look_until_the_input_ends(talk):
-    line, thread, end = talk(Slow(), 0.02)
+    line = talk(Slow(), 0.02)
     assert line() == {"watch": 1, "time": 1.0, "gpus": [], "looks": 1}
     assert line()["error"] == "ValueError: torn"
     assert line()["looks"] == 3, "one bad look is not the last"
-    os.close(end)
-    thread.join(60)
-    assert not thread.is_alive()
 
 
 def test_a_driver_that_hangs_is_told_of_and_the_end_does_not_wait_for_it(talk, monkeypatch):
     monkeypatch.setattr(AGENT, "PATIENCE", 0.05)
-    line, thread, end = talk(Slow(30), 0.15)
+    line = talk(Slow(30), 0.15)
     first, second = line(), line()
     assert first["in"] == "nvmlDeviceGetMemoryInfo_v2"
     assert 0 < first["stuck"] < second["stuck"]
-    os.close(end)
-    thread.join(60)
-    assert not thread.is_alive()
 
 
 def test_it_runs_from_text_alone_and_leaves_nothing(tmp_path, nvml, told):

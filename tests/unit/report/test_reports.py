@@ -85,10 +85,6 @@ def test_one_host_shows_all_and_why_something_was_not_judged(one):
     assert "only one GPU: no pair to test" in text
 
 
-def test_a_terminal_that_is_watched_gets_colour(fleet):
-    assert [word in render(fleet, "text", watched=True) for word in ("\x1b[", "FAIL")] == [True, True]
-
-
 def test_junit_counts_what_it_holds(fleet):
     root = ET.fromstring(render(fleet, "junit"))
     suites = {suite.get("name"): suite for suite in root.findall("testsuite")}

@@ -159,14 +159,6 @@ def figure(*items, check="memory.copy", verdict="pass"):
     return Result(id=check, level="full", verdict=verdict, text="", unit="GB/s", items=items)
 
 
-def test_the_gravest_part_is_named_where_the_baseline_adds_a_lesser_one():
-    bad = Item("GPU 1", "fail", "20 GB/s, at least 80 is expected", 20.0, 100.0, 80.0)
-    result = changed(figure(Item("GPU 0", "pass", measured=94.0), bad, verdict="fail"), text="GPU 1: 20 GB/s")
-    (found,) = compare([result], record([figure(Item("GPU 0", "pass", measured=100.0))], 2, DAY))
-    assert (found.verdict, found.measured, found.text[:6]) == ("fail", 20.0, "GPU 1:")
-    assert [item.verdict for item in found.items] == ["warn", "fail"]
-
-
 def test_a_mig_slice_is_not_judged_by_what_a_slice_of_another_size_reached():
     slice_ = Item("GPU 0/MIG-1", "unsupported", "a MIG slice has a part of the memory", 500.0)
     result = figure(slice_, verdict="unsupported")

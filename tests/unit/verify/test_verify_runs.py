@@ -286,12 +286,6 @@ def test_a_host_that_waited_for_another_is_not_to_blame(session, playbooks):
     assert [verdicts(found[name].document)["nccl.hosts"] for name in "ab"] == ["skip", "fail"]
 
 
-def test_one_gpu_host_has_nobody_to_talk_to(session, playbooks):
-    asked = playbooks(verify={"gpu1": "h200-x4-full", "cpu1": "h200-x1-no-device"})
-    observe_fleet(session, Ask(level="full"))
-    assert [name for name, _, _ in asked] == ["verify"]
-
-
 def test_ranks_are_dealt_without_gaps_and_busy_hosts_stay_out():
     names = {"b": "h200-x2-full", "a": "h200-x4-full", "c": "h200-x1-busy"}
     observed = {host: Observed(captured(name)) for host, name in names.items()}
