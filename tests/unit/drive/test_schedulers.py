@@ -2,16 +2,14 @@
 
 import json
 import stat
-from contextlib import suppress
 
 import pytest
 
 from gpusetup.drive import schedulers
 from gpusetup.drive.schedulers import Caller, Command, Kubernetes, SchedulerError, Slurm
 from gpusetup.errors import BadInputError
-from gpusetup_fleet.health import schedulers as health
 from tests.refusals import refused
-from tests.stored import spoiled, stored
+from tests.stored import stored
 
 # Slurm 22.05.8 of Debian 12, shortened in the middle.
 NODE = (
@@ -142,13 +140,6 @@ def test_a_drain_that_fails_after_it_took_effect_is_undone(slurm, program):
     assert any("State=RESUME" in call for call in program.calls())
 
 
-def test_a_scheduler_that_refuses_is_told(program):
-    program("scontrol", "echo 'Node n1 not found' >&2; exit 1")
-    with refused(SchedulerError, match="Node n1 not found", hint="--drain-via") as caught:
-        Slurm(call=Caller()).drain("n1", 5)
-    assert caught.value.exit == 5
-
-
 def test_words_before_the_command(program):
     program("there", 'exec "$@"')
     program("scontrol", "echo State=IDLE")
@@ -185,13 +176,6 @@ POD = {
     "metadata": {"namespace": "ml", "name": "train"},
     "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}, "status": {"phase": "Running"},
 }  # fmt: skip
-
-
-def test_pods_with_a_gpu():
-    daemon = json.loads(json.dumps(POD)) | {"metadata": {"name": "dcgm", "ownerReferences": [{"kind": "DaemonSet"}]}}
-    ended = POD | {"status": {"phase": "Succeeded"}}
-    plain = POD | {"spec": {"containers": [{"resources": {}}]}}
-    assert schedulers.gpu_pods({"items": [POD, daemon, ended, plain]}) == ["ml/train"]
 
 
 MANAGED = [{"manager": "gpusetup", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
@@ -248,27 +232,6 @@ def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
     with pytest.raises(SchedulerError):
         Kubernetes(call=Caller()).drain("n1", 5)
     assert verbs(program).count("uncordon") == 3, "its answer may be lost, not its effect"
-
-
-def test_kubernetes_gives_back_what_cannot_be_looked_at(kubernetes, program):
-    cluster = kubernetes()
-    for number, answer in enumerate(("exit 1", "echo Welcome; cat pods", "echo '{}'"), 1):
-        look = f'"get --raw") cat node ;; "get pods") {answer} ;;'
-        program("kubectl", f'case "$1 $2" in {look} "patch node") cp ours node ;; uncordon*) cp free node ;; esac')
-        with pytest.raises(SchedulerError):
-            cluster.drain("n1", 5)
-        assert verbs(program).count("uncordon") == number
-
-
-NODE_DOCUMENT = OURS | {"spec": {"unschedulable": True, "taints": [{"key": "x"}]}}
-
-
-@pytest.mark.parametrize("document", [*spoiled({"items": [POD]}), *spoiled(NODE_DOCUMENT)], ids=repr)
-def test_an_answer_of_another_form_is_the_scheduler_s_failure(monkeypatch, document):
-    monkeypatch.setattr(Caller, "output_of", lambda *_words, **_options: json.dumps(document))
-    for look in (Kubernetes()._node, Kubernetes()._with_gpu, lambda node: health.Kubernetes(node=node).seen()):
-        with suppress(SchedulerError):
-            look("n1")
 
 
 def test_kubernetes_leaves_what_somebody_else_cordoned(kubernetes):
