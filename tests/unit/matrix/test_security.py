@@ -4,7 +4,7 @@ import pytest
 
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import floor, page, rows, vulnerable
-from gpusetup.model.request import DriverCandidate, Request, Requirement
+from gpusetup.model.request import Request
 from gpusetup.resolve.api import resolve
 from gpusetup.versions import nv
 from tests.property.test_command_line import run
@@ -27,43 +27,9 @@ def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, bra
         assert (found is not None and cve in dict(found.cves)) == (nv(version) < nv(first)), version
 
 
-def test_what_ends_a_releases_vulnerabilities_has_none_of_them():
-    for item in MATRIX.driver.versions:
-        if found := vulnerable(MATRIX, "driver", item.version):
-            assert (
-                not {cve for cve, _ in found.cves}
-                & dict((vulnerable(MATRIX, "driver", found.fixed) or found._replace(cves=())).cves).keys()
-            )
-            assert [score for _, score in found.cves] == sorted((score for _, score in found.cves), reverse=True)
-
-
 def test_a_release_is_named_by_its_version_and_other_words_name_none():
     assert list(rows(MATRIX, "driver 580.*")) == list(rows(MATRIX, "driver=580")) != []
     assert not list(rows(MATRIX, "driver 58x"))
-
-
-def test_a_score_below_the_least_counts_as_nothing():
-    assert vulnerable(MATRIX, "cuda", "12.4.0", floor(MATRIX)) is not None
-    assert vulnerable(MATRIX, "cuda", "13.1.0") is None
-    assert vulnerable(MATRIX, "container-toolkit", "1.17.7", 9.5) is None
-
-
-def asked(*versions: str, **more) -> str:
-    candidates = tuple(DriverCandidate(version=version, modules=("open",)) for version in versions)
-    ask = Request(requirements=(Requirement(component="driver"),), gpus=("h100",), driver_candidates=candidates, **more)
-    resolution = resolve(ask, MATRIX)
-    assert resolution.stack.driver is not None
-    told = any("CVE-" in text for text in resolution.warnings)
-    version = resolution.stack.driver.version
-    assert told == (vulnerable(MATRIX, "driver", version, floor(MATRIX)) is not None)
-    return version
-
-
-def test_a_driver_without_a_known_vulnerability_is_preferred_and_the_last_choice_is_told():
-    assert asked("580.95.05", "595.91.07") == "595.91.07"
-    assert asked("580.95.05", "595.91.07", allow_vulnerable=True) == "580.95.05"
-    assert asked("580.95.05", "595.91.07", installed_driver="580.95.05", installed_module="open") == "580.95.05"
-    assert asked("580.95.05") == "580.95.05"
 
 
 @pytest.mark.parametrize("gpu", ["v100", "t4", "h100", "b200", "rtx 4090"])

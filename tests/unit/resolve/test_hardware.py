@@ -24,15 +24,6 @@ def test_ptx_is_a_bridge_only_where_the_driver_compiles_it():
     assert way_of(("9.0",), ("9.0",), "9.0", jit=False) == "sass"
 
 
-def test_a_gpu_with_its_own_cpu_makes_the_host_of_the_others(ask, shipped):
-    own = [gpu.name for gpu in shipped.gpus.gpus if gpu.only_cpu and gpu.kind != "jetson"]
-    assert {"GB200", "T4G"} <= set(own)
-    for name in own:
-        said = f"{name} comes only with aarch64 CPUs: the answer is for RTX A2000 in such a host too"
-        answer = ask("driver", gpu=["RTX A2000", name])
-        assert (answer.request.arch, said in answer.warnings) == ("aarch64", True)
-
-
 def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(ask):
     for resolution in (
         ask("cuda==12.2.*", gpu=["h200"], driver="535.154.05"),

@@ -9,17 +9,15 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from gpusetup.components.python.requirements import python_requirements
-from gpusetup.errors import BadInputError, NoStackError
+from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.request import PACKAGES, Request, Requirement
+from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve import rules
-from gpusetup.resolve.api import fits, resolve
+from gpusetup.resolve.api import resolve
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import domain
 from gpusetup.resolve.hardware import limits_of
 from gpusetup.resolve.requests import parse_requirements
-from gpusetup.versions import nv
-from tests.refusals import refused
 
 CAPABILITIES = ("3.7", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1")
 
@@ -84,18 +82,6 @@ def test_a_toolkit_is_offered_exactly_where_its_compiler_knows_the_gpu(shipped, 
             assert offered == (cc in measured[value.release.minor]), value.version
 
 
-@pytest.mark.parametrize("name", [one for one in PACKAGES if any(row.cuda for row in matrix().package(one).releases)])
-def test_no_package_is_offered_to_a_gpu_that_no_compiler_of_its_cuda_knows(shipped, name):
-    for cc in CAPABILITIES:
-        gpus = ("sm_" + cc.replace(".", ""),)
-        space = build(shipped, Request(requirements=parse_requirements([name]), gpus=gpus, gpu_count=1))
-        known = {row.minor.partition(".")[0] for row in shipped.cuda.toolchains if nv(row.cc_min) <= nv(cc)}
-        masks = [item.allowed for item in space.constraints if getattr(item, "scope", ()) == (name,)]
-        for index, value in enumerate(cast("list[Any]", space.values[name])):
-            if value.release.cuda and all(mask >> index & 1 for mask in masks):
-                assert known & {minor.partition(".")[0] for minor in value.release.cuda}, (value.version, cc)
-
-
 def test_a_release_that_is_silent_after_one_that_refuses_the_gpu_is_taken_only_by_name(shipped):
     file = shipped.package("flashinfer-python")
     later = replace(file.releases[0], version="99.0", cc_min=None)
@@ -133,13 +119,6 @@ def versions(resolution):
     return [resolution.stack.cuda.version, *(other.version for other in resolution.stack.cudas)]
 
 
-def test_two_series_are_two_toolkits_and_the_first_is_the_default():
-    for words in (["cuda==12.8.*", "cuda==13.0.*"], ["cuda==13.0.*", "cuda==12.8.*"]):
-        found = asked(*words)
-        assert [f"cuda=={'.'.join(text.split('.')[:2])}.*" for text in versions(found)] == words
-        assert nv(found.stack.driver.version).major >= 580
-
-
 @pytest.mark.parametrize(
     "words", ["cuda>=12 cuda<13", "cuda==12.8.* cuda>=12.8", "cuda==12.8.* cuda!=12.8.0", "cuda==12.8.* cuda==12.8.1"]
 )
@@ -147,34 +126,6 @@ def test_limits_of_one_toolkit_stay_one(words):
     (wish,) = parse_requirements(words.split())
     assert wish.beside == ()
     assert len(wish.specifier.split(",")) == 2
-
-
-def test_each_toolkit_is_what_it_is_alone_on_that_driver():
-    found = asked("cuda==12.6.*", "cuda==12.8.*", "cuda==13.0.*")
-    driver = f"driver=={found.stack.driver.version}"
-    alone = [asked(f"cuda=={minor}.*", driver).stack.cuda.version for minor in ("12.6", "12.8", "13.0")]
-    assert versions(found) == alone
-
-
-def test_the_driver_is_one_that_the_most_demanding_toolkit_runs_on():
-    alone = asked("cuda==12.4.*", gpus=("h100",), os="ubuntu22.04", installed_driver="550.163.01")
-    both = asked("cuda==12.4.*", "cuda==13.0.*", gpus=("h100",), os="ubuntu22.04", installed_driver="550.163.01")
-    assert alone.stack.driver.version == "550.163.01"
-    assert nv(both.stack.driver.version).major >= 580
-    assert versions(both)[0] == alone.stack.cuda.version
-
-
-def test_a_framework_goes_by_the_default():
-    found, alone = asked("torch==2.7.*", "cuda==12.8.*", "cuda==13.0.*"), asked("torch==2.7.*", "cuda==12.8.*")
-    assert found.stack.torch.cuda.startswith("12.")
-    told = [[item.component for item in one.reasons].count("torch") for one in (found, alone)]
-    assert told[0] == told[1]
-
-
-def test_a_toolkit_that_the_gpu_cannot_have_is_the_conflict():
-    with pytest.raises(NoStackError) as caught:
-        asked("cuda==13.0.*", "cuda==11.2.*", gpus=("b200",), os="ubuntu22.04")
-    assert any("11.2" in item["text"] for item in caught.value.document["conflict"])
 
 
 def test_what_is_on_record_of_each_stays():
@@ -188,14 +139,3 @@ def test_the_reasons_speak_of_every_toolkit():
     texts = " ".join(item.text for item in asked("cuda==12.8.*", "cuda==13.0.*").reasons if item.component == "cuda")
     assert "CUDA 12.8" in texts
     assert "CUDA 13.0" in texts
-
-
-def test_the_requirement_prints_as_it_is_typed():
-    (wish,) = parse_requirements(["cuda==12.8.*", "cuda==13.0.*"])
-    assert parse_requirements([str(wish)]) == (wish,)
-
-
-def test_what_looks_at_one_cuda_says_so():
-    (wish,) = parse_requirements(["cuda==12.8.*", "cuda==13.0.*"])
-    with refused(BadInputError, "GS-114"):
-        fits(Request(requirements=(wish,)), matrix())

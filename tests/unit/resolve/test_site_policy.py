@@ -10,12 +10,8 @@ from msgspec.structs import replace
 from gpusetup.cli.main import main
 from gpusetup.drive.events import HostProgress
 from gpusetup.facts import fleet
-from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Cuda, Facts, LoadedModule, Toolkit
 from gpusetup.model.request import Policy
-from gpusetup.model.settings import Settings
-from gpusetup.plan.host import Planner
-from gpusetup.resolve.api import resolve
 from gpusetup.resolve.policy import _ALLOWS, stricter
 from tests.hosts.machines import HOSTS, machine
 from tests.stored import stored_rows
@@ -89,14 +85,6 @@ def test_of_two_policies_the_stricter_value_counts():
         assert found is not None
         assert sorted(found.quoted(key).replace("b:2 and a:1", "a:1 and b:2") for key in _ALLOWS) == sorted(told)
     assert (stricter(None, two), stricter(None)) == (two, None)
-
-
-def test_a_host_that_breaks_it_gets_what_is_allowed_and_lines_change_no_plan():
-    planner = Planner(matrix(), resolve)
-    here, there = (Settings(policy=Policy(oldest_driver="570.86.15", places=(("oldest_driver", at),))) for at in "ab")
-    draft = planner.first(host(), here)
-    assert (draft.stage, draft.plan.refusals) == ("offers", ())
-    assert planner.key(host(), here) == planner.key(host(), there) != planner.key(host(), Settings())
 
 
 @pytest.mark.parametrize("command", ["plan", "drift"])

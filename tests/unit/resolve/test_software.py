@@ -166,19 +166,6 @@ def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask):
     assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]
 
 
-def test_a_build_nobody_looked_into_is_never_chosen(shipped, refused):
-    releases = {item.version for item in shipped.torch.releases}
-    for build in shipped.torch.builds:
-        if build.code is None and build.version in releases:
-            assert refused(f"torch=={build.version}+{build.variant}")["rules"] == {"requested", "torch-code-known"}
-
-
-@pytest.mark.parametrize(("system", "last"), [("debian11", 580), ("ubuntu20.04", 580), ("fedora42", 595)])
-def test_a_driver_is_of_a_branch_whose_guide_lists_the_distribution(ask, system, last):
-    assert int(ask("driver", os=system).stack.driver.branch) <= last
-    assert ask("driver", os=system, driver="620.70.06").stack.driver.version == "620.70.06"
-
-
 def test_a_long_conflict_without_a_package_is_told_whole(refused):
     told = refused("torch<2.5", "jax>=0.7", "cudnn", gpu=("rtx 2080 ti",), driver="470.256.02")
     texts = [item["text"] for item in told["conflict"]]
@@ -210,21 +197,8 @@ def test_the_nearest_change_comes_first(refused):
     assert "use ubuntu24.04 instead of ubuntu26.04" in ways
 
 
-def test_a_repository_that_lacks_a_supported_branch_is_blamed_itself(ask):
-    debian = (DriverCandidate(version="535.309.01", modules=("proprietary",)),)
-    (text,) = [text for text in ask("cuda", gpu=["v100"], driver_candidates=debian).warnings if "end of life" in text]
-    assert "this host's repositories have no supported branch that fits; NVIDIA's has R580" in text
-    assert "gpusetup_source=nvidia" in text
-
-
 def provenance(resolution: Any) -> list[str]:
     return [reason.text for reason in resolution.reasons if reason.rule == "provenance"]
-
-
-def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask):
-    resolution = ask("cudnn==9.6.*", "cuda==12.6.*", gpu=["h100"])
-    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in provenance(resolution))
-    assert not any("cuDNN" in text for text in resolution.warnings)
 
 
 def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask, shipped):
@@ -250,8 +224,3 @@ def test_a_clash_of_frameworks_is_cited_from_one_of_them(ask, refused):
     assert (told["rule"], told["source"]) == ("framework-pins-agree", "https://pypi.org/project/tensorflow/")
     reasons = ask("tensorflow==2.17.*", "jax[cuda12]<0.5", gpu=["rtx 3090"], driver="530.30.02").reasons
     assert [item.source for item in reasons if item.rule == told["rule"]] == ["https://pypi.org/project/jax/"]
-
-
-@pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
-def test_a_plain_question_about_torch_meets_no_warning(ask, gpu):
-    assert ask("torch", gpu=[gpu]).warnings == ()

@@ -9,9 +9,8 @@ from gpusetup.cli.main import command_parser
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import COMPONENTS, ELSEWHERE, Request, Requirement
-from gpusetup.resolve.domains import matches, parsed
-from gpusetup.resolve.naming import alone, records, typed
+from gpusetup.model.request import ELSEWHERE, Request
+from gpusetup.resolve.naming import typed
 from gpusetup.resolve.requests import parse_requirement, parse_requirements, question
 from gpusetup.resolve.tables import table_rows
 from tests import refusals
@@ -121,12 +120,3 @@ def test_two_equal_signs_are_pips_in_every_command(command):
     argv = [command, "cuda==12.8", "--gpu", "b200", "--format", "json"]
     assert "12.8.1" not in str({**json.loads(run(argv)[1]), "reasons": (), "chosen": ""})
     assert "12.8.1" in run([command, "cuda=12.8", *argv[2:]])[1] or command.startswith("why")
-
-
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_a_number_is_called_one_release_only_where_it_is_one_of_several(shipped, component):
-    versions = {record.version for record in records(shipped, component)}
-    for number in {".".join(version.split(".")[:depth]) for version in versions for depth in (1, 2)}:
-        wish, any_of_them = (Requirement(component=component, specifier=f"=={number}{more}") for more in ("", ".*"))
-        met, series = ({*map(parsed, matches(one, versions))} for one in (wish, any_of_them))
-        assert bool(alone(wish, shipped)) == (met == {parsed(number)} < series), (number, met)
