@@ -2,12 +2,10 @@
 
 import pytest
 
-from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers, Source
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
-from tests.refusals import refused
 from tests.unit.plan.conftest import host, nvidia_ubuntu, planner
 
 TOOLKIT = matrix().repos.container_toolkit
@@ -56,13 +54,6 @@ def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_ha
     assert NAME not in {item.name for item in ask.gpu_repo_sources}
 
 
-def test_what_nobody_offers_is_refused_before_anything_is_touched():
-    without = {name: item for name, item in nvidia_ubuntu.candidates.items() if name not in TOOLKIT.packages}
-    settings = Settings(containers=("docker",), source="http://mirror.example")
-    with refused(PreflightError, "GS-336", hint="gpusetup_extra_sources"):
-        planner.second(bare(), settings, Preview(candidates=without))
-
-
 @pytest.mark.parametrize(
     ("older", "said"),
     [
@@ -73,15 +64,6 @@ def test_what_nobody_offers_is_refused_before_anything_is_touched():
 def test_a_toolkit_that_is_too_old_or_of_several_versions_is_said(older, said):
     installed = dict.fromkeys(TOOLKIT.packages, "1.20.1-1") | older
     assert any(said in text for text in plan(bare(installed=installed)).warnings)
-
-
-def test_a_runtime_that_is_not_there_and_a_repository_that_is_too_old_are_refused():
-    message = "gpusetup_containers names crio, which is not installed here"
-    with refused(PreflightError, "GS-339", message=message) as caught:
-        plan(containers=("docker", "crio"))
-    assert caught.value.hint.endswith("gpusetup_containers=docker")
-    with refused(PreflightError, "GS-336", message="1.17.8"):
-        plan(version="1.17.8-1")
 
 
 def test_when_to_restart_reaches_the_role_and_is_no_other_wish():

@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from packaging.requirements import Requirement as Pin
 
 from gpusetup.cli.plan import plan_text
 from gpusetup.components.python.environments import lacking
@@ -195,13 +194,3 @@ def test_locks_apply_and_lines_to_copy_have_them():
         assert limit in lines
     for lines in (install.pip[-1:], install.uv[-1:], install.conda[-1:], install.docker):
         assert any(f"'{limit}'" in line for line in lines), "a shell must not take < for a redirection"
-
-
-@pytest.mark.parametrize("release", [row for row in matrix().torch.releases if "cuda-toolkit" in row.pins])
-def test_no_limit_contradicts_what_torch_requires(release):
-    """The lowest release that a limit leaves is one that torch takes."""
-    build = next(item for item in matrix().torch.builds if item.version == release.version and item.default)
-    for pin in map(Pin, caps(f"torch=={release.version}+{build.variant}", "driver==580.*")):
-        (limit,) = pin.specifier
-        major, _, minor = limit.version.partition(".")
-        assert Pin(f"{pin.name}{release.pins.get(pin.name, '')}").specifier.contains(f"{major}.{int(minor) - 1}.99")

@@ -5,10 +5,8 @@ import pytest
 from gpusetup.components.parsing import file_source
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.matrix.load import matrix
-from gpusetup.matrix.systems import files_of, fitting
 from gpusetup.model.facts import Licence, Python, Service
-from gpusetup.model.facts_machine import NvSwitch, Storage
+from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import as_delivered
@@ -91,12 +89,6 @@ def test_what_a_file_cannot_bring():
     assert plan(source="/root/NVIDIA-Linux-aarch64-580.142.run").state == "refused"
 
 
-def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same():
-    headers = f"linux-headers-{host('debian12-t4-open').kernel.next}"
-    made = plan(installed={"dkms": "3.0.10", "linux-headers-amd64": "6.1.170-1", headers: "1"})
-    assert (made.refusals, made.variables.gpu_driver_runfile) == ((), RUN)
-
-
 def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch():
     """On a host with a working driver too, where no repository is asked first."""
     for facts in (None, host("ubuntu22.04-t4-runfile")):
@@ -127,14 +119,6 @@ def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file():
     assert not any("gpusetup_vgpu_host" in text for text in plan.warnings)
     assert any("NVIDIA licenses" in text for text in plan.warnings)
     assert any("gpusetup_vgpu_host" in text for text in planned(run("580.159.03")).warnings)
-
-
-@pytest.mark.parametrize(
-    ("host_release", "releases"),
-    [("20", "20 19"), ("19", "19 18 16"), ("18", "18 17"), ("16", "16 15 13"), ("11", "11")],
-)
-def test_what_a_host_takes(host_release, releases):
-    assert fitting(host_release, matrix()) == tuple(releases.split())
 
 
 @pytest.mark.parametrize("version", ["595.71.05", "550.163.01"])
@@ -225,11 +209,6 @@ def test_a_guest_driver_that_works_stays(cloud):
     assert not isinstance(plan.variables.gpu_driver_runfile, str)
 
 
-def test_every_address_is_a_file_that_a_source_may_be():
-    for file in (file for cloud in matrix().vgpu.clouds for file in files_of(cloud, matrix())):
-        read_level({"gpusetup_source": file.url}, "host", prefix="gpusetup_")
-
-
 TOKEN = "client_configuration_token_gpusetup.tok"
 GUEST = "ubuntu22.04-l4vgpu-grid"
 WISH = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="workstation")
@@ -238,12 +217,6 @@ WISH = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="
 def _facts(licence):
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     return changed(host(GUEST), services={"gridd": service}, licence=licence)
-
-
-def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest():
-    facts = as_delivered(changed(_facts(None), storage=Storage(p2pdma=False, nvidia_fs="2")))
-    assert list(VGPU.refusals(facts, WISH)) == []
-    assert facts.storage == Storage(p2pdma=False), "nvidia-fs comes instead"
 
 
 def test_a_bundle_carries_again_what_gpusetup_installed():

@@ -173,29 +173,3 @@ def test_every_cupy_has_its_toolkit_or_no_lines_of_pip():
             continue
         assert bool(lines) == bool(cuda.wheel), cuda.version
         assert not lines or "cuda-toolkit==" in lines[1] or "nvidia-cuda-runtime-cu11==" in lines[1]
-
-
-def built(wish):
-    answer = resolved(wish, gpus=("h100",), os="ubuntu24.04", allow_builds=True)
-    return answer, install_of(answer, matrix())
-
-
-def test_what_is_compiled_against_torch_comes_after_it_without_isolation():
-    """Apply installs wheels: what is built is left to the lines for its environment."""
-    answer, install = built("flash-attn")
-    assert answer.stack.flash_attn.kind == "source"
-    pin = f"flash-attn=={answer.stack.flash_attn.version}"
-    for *before, tools, last in (install.pip, install.uv, install.conda):
-        assert pin not in " ".join(before)
-        assert "torch==" in before[-1]
-        assert "ninja" in tools.split()
-        assert last.endswith(f"--no-build-isolation {pin}")
-    assert "flash-attn" not in " ".join(install.apply)
-    assert (install.docker, "flash-attn" in install.notes["docker"]) == ((), True)
-    assert "ninja" in ending(answer, matrix())
-
-
-def test_a_stub_of_the_index_needs_no_tools():
-    _, install = built("tensorrt")
-    assert "--no-build-isolation" not in " ".join(install.pip)
-    assert install.pip[-1].startswith(".venv/bin/python -m pip install tensorrt==")

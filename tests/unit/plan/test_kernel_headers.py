@@ -8,9 +8,7 @@ from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer
-from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
-from gpusetup.plan.requests import described_host
 from tests.lab.repository import catalog
 from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, asked, debian12_archive, host, planner
@@ -30,24 +28,6 @@ def _headers(context):
     return [str(package) for package in modules.headers(context)]
 
 
-ALL_UBUNTU = {
-    "linux-headers-generic": "6.8.0-50.51", "linux-headers-generic-hwe-24.04": "6.14.0-24.24~24.04.3",
-    "linux-headers-generic-64k": "6.8.0-50.51", "linux-headers-generic-64k-hwe-24.04": "6.14.0-24.24",
-    "linux-headers-aws": "6.14.0-1010.10", "linux-headers-aws-lts-24.04": "6.8.0-1021.23", "linux-headers-aws-6.8": "6.8.0-1021.23",
-    "linux-headers-azure": "6.11.0-1018.18", "linux-headers-azure-lts-24.04": "6.8.0-1020.23", "linux-headers-gcp": "6.11.0-1017.17",
-    "linux-headers-oracle": "6.14.0-1009.9", "linux-headers-kvm": "6.8.0-1020.21", "linux-headers-lowlatency": "6.8.0-50.51.1",
-    "linux-headers-lowlatency-hwe-24.04": "6.11.0-1016.17", "linux-headers-nvidia": "6.8.0-1018.20",
-    "linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-nvidia-hwe-24.04": "6.11.0-1009.9",
-    "linux-headers-nvidia-64k-hwe-24.04": "6.11.0-1009.9",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("release", "meta"), stored_rows("ubuntu-headers.json"))
-def test_ubuntu_follows_the_line_of_the_kernel(release, meta):
-    context = _context("ubuntu 24.04", release, offers=ALL_UBUNTU)
-    assert _headers(context) == [f"linux-headers-{release}", meta]
-
-
 @pytest.mark.parametrize(("system", "release", "image"), stored_rows("headers-of-an-image.json"))
 def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release, image):
     """Whoever gets new images by it gets their headers by its sister, whatever the line is called."""
@@ -57,13 +37,6 @@ def test_the_metapackage_of_the_image_names_that_of_the_headers(system, release,
     assert _headers(context) == [f"linux-headers-{release}", f"linux-headers-{image}"]
     assert f"linux-headers-{image}" in modules.header_patterns(context)
     assert modules.flavour_of(context) == image
-
-
-def test_the_metapackage_of_another_flavour_is_none_of_ours():
-    installed = ("linux-image-nvidia-64k", "linux-image-generic")
-    offers = {"linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-generic": "6.8.0-50.51"}
-    context = _context("ubuntu 24.04", "6.8.0-1018-nvidia", installed=installed, offers=offers)
-    assert _headers(context) == ["linux-headers-6.8.0-1018-nvidia"]
 
 
 @pytest.mark.parametrize(("system", "arch", "release", "wanted"), stored_rows("rpm-headers.json"))
@@ -162,21 +135,3 @@ def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes)
         assert versions.matches(name, variables.gpu_packages_remove), name
     for package in variables.gpu_driver_packages:
         assert not versions.matches(package.name, variables.gpu_packages_remove), package
-
-
-@pytest.mark.parametrize(
-    ("kernel", "package"),
-    [
-        (KERNEL, "kernel-default-devel=6.4.0-150600.23.47.*"),
-        ("6.4.0-150600.8.34-azure", "kernel-azure-devel=6.4.0-150600.8.34.*"),
-        ("6.12.0-160000.5-64kb", "kernel-64kb-devel=6.12.0-160000.5.*"),
-    ],
-)
-def test_every_kernel_flavour_gets_its_own_headers(kernel, package):
-    variables = planned(suse(kernel=kernel), "580.178.04")
-    assert [str(item) for item in variables.gpu_packages_prerequisites] == [package]
-
-
-def test_a_host_of_which_only_the_name_is_known_has_zypper():
-    facts = described_host(Request(os="opensuse-leap15"))
-    assert (facts.os.label, facts.os.family, facts.packages.manager) == ("opensuse-leap15", "suse", "zypper")

@@ -36,23 +36,6 @@ def test_a_lock_is_exact_resolves_to_itself_and_is_read_back_whole():
         assert line.startswith("--extra-index-url https://download.pytorch.org/whl/cu") or "==" in line
 
 
-@pytest.mark.parametrize(
-    ("change", "reference"),
-    [
-        (lambda d: d["stack"]["driver"].update(version="999.1"), "GS-342"),
-        (lambda d: d.update(schema="gpusetup/lock/9"), "GS-340"),
-        (lambda d: d["stack"].update(driver=3), "GS-341"),
-        (lambda d: d.update(extra=1), "GS-341"),
-    ],
-)
-def test_an_edited_or_foreign_lock_is_refused_with_the_field(change, reference):
-    document = json.loads(msgspec.json.encode(lock))
-    change(document)
-    with refused(BadInputError, reference) as caught:
-        read_lock(json.dumps(document).encode(), "gpu.lock.json")
-    assert caught.value.path.startswith("gpu.lock.json:$")
-
-
 def test_one_with_hashes_is_read_back_whole_and_refused_when_a_hash_was_edited():
     plain = lock_of(resolved("cupy", gpus=("h100",), os="ubuntu22.04"), matrix())
     assert hashed_lines(plain) == ()
@@ -75,9 +58,7 @@ def test_exactly_the_hashed_lines_are_installed():
     python = ".".join(next(item.version for item in facts.pythons if item.path == "/usr/bin/python3").split(".")[:2])
     locked = HashedLines(lines=requirements(), hashed=HASHED, python=python, arch=facts.arch)
     assert requirements(locked) == HASHED
-    for other, reference in (
-        ({"lines": ("jax==1",)}, "GS-347"), ({"python": "3.8"}, "GS-348"), ({"arch": "aarch64"}, "GS-348"),
-    ):  # fmt: skip
+    for other, reference in (({"lines": ("jax==1",)}, "GS-347"), ({"python": "3.8"}, "GS-348")):
         with refused(PreflightError, reference):
             requirements(changed(locked, **other))
 

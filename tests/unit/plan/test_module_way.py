@@ -6,19 +6,16 @@ import pytest
 
 from gpusetup.cli.doctor_hosts import captured
 from gpusetup.doctor.diagnose import diagnose
-from gpusetup.errors import BadInputError
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import DkmsModule
 from gpusetup.plan.requests import request_for
-from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
 from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.repository import catalog
-from tests.refusals import refused
 from tests.unit.doctor.test_machines import HEALTHY
-from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, host, planner, preview
+from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, host, planner
 
 NOBLE = UBUNTU_KERNELS["noble"]
 RHEL = "5.14.0-570.12.1.el9_6.x86_64"
@@ -98,11 +95,6 @@ def test_dkms_is_taken_where_it_is_asked_for_or_no_modules_are_there_and_the_sig
     assert because in why(plan)
 
 
-def test_a_kernel_without_prebuilt_modules_is_refused_where_those_are_asked_for():
-    found = refusal(planned(ubuntu(), ANOTHER_KERNELS, source="distro", module="prebuilt"))
-    assert (NOBLE in found.message, found.exit) == (True, 5)
-
-
 def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held():
     plan = planned(ubuntu(), NO_FOLLOWER, source="distro", module="prebuilt")
     assert names(plan)[0].startswith("linux-modules-nvidia-580-server-open-6")
@@ -130,10 +122,6 @@ def test_rhels_precompiled_modules_come_by_their_stream():
     assert {"kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms"} <= set(plan.variables.gpu_packages_remove)
     without_plugin = planned(red_hat(), on_el(PRECOMPILED), module="prebuilt")
     assert "kernel-core*" in without_plugin.variables.gpu_packages_hold
-
-
-def test_dkms_stays_the_way_on_rhel_where_nothing_is_asked():
-    assert names(planned(red_hat(), BUILT))[0] == "kmod-nvidia-open-dkms"
 
 
 def test_secure_boot_does_not_take_what_nvidia_signed_and_rebuilds_of_rhel_have_kernels_of_their_own():
@@ -173,12 +161,6 @@ def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack():
     assert "nvidia-open-driver-G06" in plan.variables.gpu_packages_remove
     assert not any("kernel-default" in pattern for pattern in plan.variables.gpu_packages_hold)
     refusal(planned(suse("6.4.0-150500.1.2-default"), offered, module="prebuilt"))
-
-
-def test_a_flavour_is_no_way_and_is_said_so():
-    with refused(BadInputError, match="gpusetup_module", hint="follows from the GPU"):
-        read_level({"gpusetup_module": "open"}, "host", prefix="gpusetup_")
-    assert read_level({"gpusetup_module": "prebuilt"}, "host", prefix="gpusetup_") == {"module": "prebuilt"}
 
 
 @pytest.mark.parametrize(("module", "stage"), [("auto", "final"), ("dkms", "final"), ("prebuilt", "offers")])
@@ -226,12 +208,3 @@ def test_resolve_plan_and_doctor_say_the_same(machine, device, architecture):
     found = diagnose(look)
     assert found.cause.cause == "open-module-pre-turing"
     assert any(said in ruled.text for ruled in found.ruled)
-
-
-def test_the_very_version_that_is_installed_open_is_not_what_was_asked_for(machine):
-    """It used to be called unchanged: the version is right, the flavour cannot drive the GPU."""
-    look = machine()
-    wishes = asked(f"driver=={look.facts.driver.version}")
-    assert planner.first(look.facts, wishes).stage == "offers", "the repositories are asked for the other flavour"
-    plan = planner.second(look.facts, wishes, preview({})).plan
-    assert (plan.state == "unchanged", "installed, works and fits" in str(plan)) == (False, False)

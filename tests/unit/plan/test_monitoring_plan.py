@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from gpusetup.errors import PreflightError
-from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 from tests.refusals import refused
@@ -148,9 +147,3 @@ def test_another_exporter_takes_the_place_of_the_first():
     other, again = plan(H200, "dcgm", facts=after), plan(H200, "textfile", facts=after)
     assert (NODE in other.removals, NODE in names(other)) == (True, False)
     assert (NODE in again.removals, todo(again)) == (False, [])
-
-
-def test_every_gpu_of_every_kind_has_a_cuda_of_dcgm():
-    assert min(row.min_branch for row in matrix().monitoring.cuda) == 0
-    numbers = [tuple(map(int, row.exporter.split("."))) for row in matrix().monitoring.pairs]
-    assert numbers == sorted(numbers, reverse=True)

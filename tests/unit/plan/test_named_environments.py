@@ -51,14 +51,11 @@ def python_actions(planner, facts, wish):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        *(({name: ["torch"]}, "cannot name an environment") for name in ("../etc", "Serve", "a/b", "-x", 7, "a" * 33)),
-        ({"serve": []}, "no package"), ({"serve": ["python==3.12"]}, "no package"),
-        ({"serve": [7]}, "is not a list of requirements"), ({"serve": {"torch": "2.14"}}, "is not a list of requirements"),
-        ({"serve": ["torch", "driver==580.*"]}, "driver does not belong"),
-        ({"serve": ["torch", "cuda==12.8"]}, "cuda does not belong"),
-        (["torch"], "is not a mapping"), ("{serve", "is not a mapping"),
+        *(({name: ["torch"]}, "cannot name an environment") for name in ("../etc", "a/b", "-x", 7)),
+        ({"serve": [7]}, "is not a list of requirements"),
+        (["torch"], "is not a mapping"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_set_of_environments_is_refused_where_it_stands(value, said):
     with refused(BadInputError, "GS-377", message=said) as caught:
         read(value, "h1: gpusetup_environments")
@@ -191,12 +188,6 @@ def beside(facts, *more):
     return changed(facts, pythons=(*facts.pythons, *more))
 
 
-def test_the_repositories_are_asked_for_the_distributions_pythons():
-    draft = planner.first(rocky, wishes("torch"))
-    assert draft.stage == "offers"
-    assert {"python3.12", "python3.12-pip", "python3.11"} <= set(draft.ask.gpu_preflight_candidates)
-
-
 def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment():
     plan = second(wishes("torch"), "3.12", "3.11")
     assert plan.state == "change", plan.refusals
@@ -243,12 +234,6 @@ def test_an_environment_of_another_python_is_made_anew():
         old = Python(path="/opt/gpusetup/bin/python3", version=python, ensurepip=True, packages=packages)
         actions = planner.recorded(beside(rocky, old), wishes("torch"), plan.lock).plan.actions
         assert ("python-packages" in [action.id for action in actions]) is wanted
-
-
-def test_a_host_of_an_unknown_distribution_tells_its_python_itself():
-    kylin = host("rocky9-a100-open", os={"id": "kylin", "version_id": "V11"})
-    assert pythons_of(kylin, Settings(), None, Offers(None)) == ("3.9",)
-    assert pythons_of(changed(kylin, pythons=()), Settings(), None, Offers(None)) is None
 
 
 def test_a_release_candidate_comes_only_when_it_is_asked_for():

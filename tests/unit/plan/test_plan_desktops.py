@@ -2,10 +2,8 @@
 
 from msgspec import UNSET
 
-from gpusetup.components.base import Context, Offers, Wanted
+from gpusetup.components.base import Wanted
 from gpusetup.components.desktops import DESKTOPS
-from gpusetup.errors import PreflightError
-from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import SCHEMA, HostRecord, RecordedService
 from gpusetup.model.facts import Service
 from gpusetup.model.package import Package, PackageSet
@@ -17,7 +15,6 @@ from gpusetup.plan.wanted import without_leftovers
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.records import lock_of
-from tests.refusals import refused
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 WISH = DesktopsWish(users=("alice", "bob"))
@@ -59,15 +56,6 @@ def test_turbovnc_is_taken_where_a_repository_has_it():
     assert names(plan) == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
     (packages,) = (action for action in plan.actions if action.id == "install-desktops")
     assert packages.why == "VNC by TurboVNC, which a repository here has"
-
-
-def test_a_repository_without_virtualgl_and_other_package_managers_are_refused():
-    with refused(PreflightError, "GS-387", message="needs virtualgl, which", hint="gpusetup_extra_sources"):
-        planned()
-    settings = Settings(desktops=WISH)
-    context = Context(facts=host(RTX, driver=None), settings=settings, offers=Offers(None), repos=matrix().repos)
-    with refused(PreflightError, "GS-387"):
-        DESKTOPS.wants(context, "dnf", Stack(), matrix())
 
 
 def recorded(facts, active="active"):

@@ -3,7 +3,9 @@
 import pytest
 from msgspec import UNSET
 
+from gpusetup.components.judge import versions
 from gpusetup.components.registry import COMPONENTS
+from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Apply, HostRecord, RecordedService
 from gpusetup.model.facts import Python, Service
 from gpusetup.model.facts_machine import CloudEvent, Disk
@@ -55,12 +57,6 @@ def refusal(plan, reference=None):
     return found
 
 
-def test_nothing_to_do_without_a_gpu():
-    plan = planner.first(host("debian12-none-nothing"), Settings()).plan
-    assert (plan.state, plan.actions, plan.refusals) == ("nothing-to-do", (), ())
-    assert "no NVIDIA GPU" in plan.now
-
-
 def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked():
     cloud = {"machine_type": "g4dn.metal", "events": (CloudEvent(what="reboot"),)}
     facts = changed(T4, virtualisation=cloud, simulated=False)
@@ -89,18 +85,6 @@ def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
     plan = planned(planner, changed(T4, state=ours), DISTRO, offers)
     assert set(names(plan)) == set(tesla)
     assert (plan.variables.gpu_persistence_services, plan.variables.gpu_persistence_give_up) == ((), True)
-
-
-def test_another_series_of_debian_takes_the_place_of_the_installed_one():
-    """Side by side the newer one's libraries would be in force, with a module of the older one."""
-    plain = [
-        "nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "libnvidia-ml1", "firmware-nvidia-gsp",
-    ]  # fmt: skip
-    old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")
-    facts = with_installed(T4, dict.fromkeys(plain, "535.309.01-0+deb12u1"))
-    plan = planned(planner, facts, DISTRO, answer([], *((name, "470.256.02-1~deb12u1") for name in old)))
-    assert set(names(plan)) == set(old)
-    assert set(plan.removals) == set(plain) - {"libnvidia-ml1"}, "apt takes what depends on these"
 
 
 @pytest.mark.parametrize(("wish", "series"), [("590.48.01", ""), ("580.142", "-580")])
@@ -170,22 +154,6 @@ def test_fabric_manager_only_where_switches_are():
     assert found == [("nvidia-fabricmanager", version), ("libnvidia-nscq", version)]
     assert switched.gpu_fabric_services == ("nvidia-fabricmanager",)
     assert guest.gpu_fabric_packages == guest.gpu_fabric_services == ()
-
-
-@pytest.mark.parametrize(
-    ("branch", "dkms", "fabric", "pinned"),
-    [
-        ("570", "nvidia-dkms-570-open", "nvidia-fabricmanager-570", False),
-        ("580", "nvidia-dkms-580-open", "nvidia-fabricmanager", False),
-        ("595", "nvidia-dkms-open", "nvidia-fabricmanager", True),
-    ],
-)
-def test_names_follow_the_branch(branch, dkms, fabric, pinned):
-    plan = planned(planner, SWITCHED, asked(f"driver=={branch}.*"), nvidia_ubuntu)
-    assert dkms in names(plan)
-    assert plan.variables.gpu_fabric_packages[0].name == fabric
-    found = [index for index, name in enumerate(names(plan)) if name.startswith("nvidia-driver-pinning-")]
-    assert found == ([0] if pinned else [])
 
 
 def only(answer, *without):
@@ -272,21 +240,6 @@ def test_the_previews_refusals_are_the_hosts():
     finding = PreviewFinding(level="refuse", id="space", text="/ full", hint="make room", reference="GS-472")
     plan = planner.second(T4, DISTRO, Preview(findings=(finding,))).plan
     assert (plan.state, refusal(plan, "GS-472").exit) == ("refused", 5)
-
-
-def test_backports_that_the_host_uses_get_the_drivers_components_too():
-    def sources_of(*more):
-        facts = changed(T4, packages={"sources": (*T4.packages.sources, *more)})
-        return planned(planner, facts, DISTRO, debian12_archive).variables.gpu_repo_sources
-
-    backports = "bookworm-backports"
-    assert backports not in {source.like_suite for source in sources_of()}, "only what the host uses is switched on"
-    own = next(source for source in T4.packages.sources if "bookworm" in source.suites)
-    more = changed(own, suites=(backports,), components=("main",))
-    (entry,) = [item for item in sources_of(more) if item.like_suite == backports]
-    assert {"contrib", "non-free"} <= set(entry.components)
-    written = changed(more, file=f"/etc/apt/sources.list.d/gpusetup-{backports}.sources", components=entry.components)
-    assert sources_of(more, written) == sources_of(more), "ours are not switched off again"
 
 
 def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out():
@@ -386,3 +339,17 @@ def test_the_kernel_is_held_on_request_and_freed_again():
     assert "hold-kernel" not in plan(DISTRO)[1]
     assert "linux-image-amd64" in plan(DISTRO, *kernel)[1]["hold-release"]
     assert "hold-release" not in plan(wish, *kernel)[1]
+
+
+OTHERS = """
+nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1 nvidia-container-runtime
+nvidia-docker2 libnvpair3linux libnvme1 libnvme1t64 libnvme-dev libnvtt2 libnvtt-bin libnvpair1linux nvidia-vaapi-driver
+nvidia-texture-tools nvidia-cg-toolkit nvidia-mig-manager nvidia-driver-assistant nvidia-prime cuda-toolkit-13-0 cuda-keyring
+libnvjpeg-13-0 libnvjitlink-13-0 libnvfatbin-13-0 libnvptxcompiler-13-0 datacenter-gpu-manager-4-core libcudnn9-cuda-13 libnccl2 libnccl
+linux-image-6.8.0-50-generic linux-headers-generic libnvvm-13-0 libnvidia-containers kernel-default zfs-dkms nvme-cli python3-libnvme libnvme libnvpair3
+"""
+
+
+@pytest.mark.parametrize("row", matrix().repos.stack_names, ids=lambda row: f"{row.source}-{row.families[0]}")
+def test_nothing_of_others_is_held_pinned_or_allowed_to_go(row):
+    assert [name for name in OTHERS.split() if versions.matches(name, row.names)] == []

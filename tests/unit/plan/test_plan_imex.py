@@ -6,14 +6,13 @@ from msgspec import UNSET
 from gpusetup.components.base import Wanted
 from gpusetup.components.fabric import IMEX, _notes
 from gpusetup.components.judge import names
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import BadInputError
 from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.settings import ImexWish, Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.actions import role_variables
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed, machine
-from tests.lab.repository import catalog
 from tests.refusals import refused
 from tests.stored import stored_rows
 from tests.unit.plan.conftest import answer, asked, changes, host, nvidia_ubuntu, planner
@@ -61,12 +60,6 @@ def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes():
     assert any("is not known to reach other machines" in text for text in newest.warnings)
     racks = [changed(gpu, name="GB200") for gpu in machine("ubuntu24.04-rtx4090-open").gpus]
     assert list(_notes(racks, ImexWish(nodes=NODES))) == [], "whose NVLink does"
-
-
-def test_a_repository_without_that_version_is_refused():
-    others = [package for package in catalog.ubuntu() if "imex" not in package.name]
-    with refused(PreflightError, "GS-376"):
-        planned(planner, answer(others, ("nvidia-imex", "570.1.1-1")))
 
 
 def test_what_is_no_longer_asked_for_is_told_to_the_role():

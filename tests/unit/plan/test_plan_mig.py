@@ -19,7 +19,7 @@ from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.refusals import refused
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import changes, host, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import changes, host
 
 _HOST = "ubuntu24.04-h200x2-keep"
 
@@ -151,14 +151,3 @@ def test_the_role_is_told_where_a_layout_is_wanted_or_on_record():
     assert role_variables(facts, wanted).gpu_mig_gpus is UNSET
     told = role_variables(recorded(facts), wanted)
     assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
-
-
-def test_a_layout_on_record_is_of_gpus_at_other_addresses():
-    facts, settings = host(_HOST), Settings(mig=wishes("all-1g.18gb"))
-    lock = planner.second(facts, settings, nvidia_ubuntu).plan.lock
-    gpus = tuple(changed(gpu, address=f"0001{gpu.address[4:]}") for gpu in facts.gpus)
-    moved = changed(facts, gpus=gpus, state=HostRecord(lock=lock))
-    with pytest.raises(PreflightError, match="no longer here"):
-        planner.recorded(moved, settings, lock)
-    plan = planner.second(moved, settings, nvidia_ubuntu).plan
-    assert {layout.gpu for layout in plan.lock.wanted.mig} == {gpu.address for gpu in gpus}

@@ -4,16 +4,13 @@ import hashlib
 
 import pytest
 
-from gpusetup.components.base import Offers
-from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import gpudirect
 from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.facts_machine import Rdma, Storage
-from gpusetup.model.settings import GpuDirect, Settings
-from gpusetup.model.stack import Stack
+from gpusetup.model.settings import GpuDirect
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
@@ -48,13 +45,6 @@ def test_dma_buf_comes_before_nvidia_peermem(kernel, driver, stack, peer_memory,
     facts = machine(host, kernel, rdma=Rdma(peer_memory=peer_memory))
     found = memory_way(facts, driver, "auto", stack, TABLE)
     assert (found.name, says in found.why) == (way, True), found.why
-
-
-def test_a_spark_has_none_of_it():
-    facts = machine(host, gpus=(changed(machine(host).gpus[0], name="GB10"),))
-    assert memory_way(facts, OPEN, "auto", "doca", TABLE).name == ""
-    with refused(PreflightError, "GS-382", message="GB10 has no GPUDirect"):
-        RDMA.wants(context_of(matrix().repos, facts, Settings(gdrcopy=True), Offers(None)), "apt", Stack(), matrix())
 
 
 @pytest.mark.parametrize(

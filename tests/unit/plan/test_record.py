@@ -9,9 +9,7 @@ from gpusetup.components.record import forgotten, hidden, locks, read_applied, r
 from gpusetup.errors import PreflightError
 from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Verified
-from gpusetup.model.facts import Facts
-from gpusetup.model.plan import HostPlan
+from gpusetup.model.applied import NO_LOCK, SCHEMA, Apply, HostRecord, Verified
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
@@ -37,14 +35,6 @@ def with_value(document, path, value):
 
 
 keep = host("ubuntu24.04-h200-keep")
-
-
-def test_a_lock_is_read_and_written_as_it_was_and_none_is_empty_outward():
-    lock = read_applied(LOCK)
-    assert (lock.repeatable, json.loads(msgspec.json.encode(lock))) == (True, LOCK)
-    assert json.loads(msgspec.json.encode(HostPlan(state="unchanged")))["lock"] == {}
-    assert read_applied({}) is read_applied(None) is NO_LOCK
-    assert (NO_LOCK.repeatable, Applied(key="k").repeatable) == (False, False)
 
 
 @pytest.mark.parametrize(("path", "value", "named"), stored_rows("record-fields-of-another-version.json"))
@@ -73,27 +63,6 @@ def test_what_the_roles_alone_recorded_is_no_other_version(told):
     assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
 
 
-def test_a_whole_record_is_read():
-    read = record(RECORD)
-    assert (read.apply.id, read.apply.lock, read.lock) == ("a2", read_applied(LOCK), NO_LOCK)
-    assert read.apply.last.id == "a1"
-    assert (read.files["/etc/a"].now, read.files["/etc/b"].now) == (None, msgspec.UNSET)
-    told = json.loads(msgspec.json.encode(read))
-    assert told["apply"]["lock"] == LOCK
-    assert record(told) == read
-    empty = {"apply": {}, "files": {}, "holds": [], "expect": {}, "lock": {}, "lost": {}, "verified": None}
-    assert record(empty) == HostRecord()
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [("newer", {}), ("verified", {"verdict": 7}), ("verified", "yes"), ("lost", ["?"]), ("lock", with_value(LOCK, "new", 1))],
-)  # fmt: skip
-def test_what_is_only_told_spoils_nothing(path, value):
-    read = record(with_value(RECORD, path, value))
-    assert (read.brought, read.verified, read.lost.why) == (RECORD["brought"], None, "")
-
-
 @pytest.mark.parametrize(("path", "value", "named"), stored_rows("record-unread-parts.json"))
 def test_a_part_that_removal_stands_on_makes_the_record_unreadable(path, value, named, tmp_path):
     told = with_value(RECORD, path, value)
@@ -104,13 +73,6 @@ def test_a_part_that_removal_stands_on_makes_the_record_unreadable(path, value, 
     for facts in (from_probe(probe, "a"), read_facts(document).hosts["a"]):
         refusal = hidden(facts)
         assert (facts.state, refusal.reference, named in refusal.message) == (None, "GS-801", True), refusal.message
-
-
-def test_a_document_of_facts_is_read_back_as_it_was(tmp_path):
-    facts = Facts(hosts={"a": changed(keep, state=record(RECORD))})
-    path = tmp_path / "facts.json"
-    path.write_bytes(msgspec.json.encode(facts))
-    assert read_facts(path) == facts
 
 
 def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished():
@@ -150,17 +112,6 @@ def chosen(*wishes, upgrade=False, manages=True):
 
 
 TORCH = Requirement(component="torch")
-
-
-def test_a_newer_release_does_not_replace_what_is_on_record():
-    found = chosen(TORCH)
-    assert (found.stack.torch.version, found.stack.torch.variant) == ("2.14.1", "cu130")
-    assert "stays-on-record" in {item.rule for item in found.reasons}
-
-
-@pytest.mark.parametrize(("more", "upgrade"), [({}, True), ({"latest": True}, False), ({"specifier": ">=2.15"}, False)])
-def test_upgrade_latest_and_another_wish_choose_anew(more, upgrade):
-    assert chosen(changed(TORCH, **more), upgrade=upgrade).stack.torch.version == "2.15.0"
 
 
 @pytest.mark.parametrize(("manages", "version"), [(True, "620.70.06"), (False, keep.driver.version)])

@@ -134,13 +134,6 @@ def test_another_wish_is_another_state_and_comes_back(where, name, value):
         assert (getattr(have, name) or None) == (getattr(then, name) or None)
 
 
-@pytest.mark.parametrize("name", sorted(BY_CHANCE))
-def test_what_follows_from_the_packages_before_is_no_difference(name):
-    value = A if name == "prerequisites" else ("a",)
-    with pytest.raises(PreflightError, match="no earlier verified state"):
-        choose((past("a1", wish("packages", name, value)), past("a2", BARE)), "a2")
-
-
 TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0.*",)),)
 
 
@@ -172,15 +165,6 @@ def test_roles_are_told_what_they_were_told_then(then):
     for plan, today in ((first, Settings(requirements=driver)), (second, Settings(**then))):
         again = planner.recorded(facts, today, plan.lock).plan
         assert again.variables == plan.variables
-
-
-def test_a_runtime_that_nobody_asks_for_any_more_is_given_up():
-    files = {"/etc/docker/daemon.json": {"sha256": "ab"}}
-    facts = host("ubuntu24.04-h200-keep", state=record({"schema": "gpusetup/record/1", "files": files}))
-    settings = Settings(requirements=(Requirement(component="driver"),))
-    plan = planner.first(facts, settings).plan
-    assert [action.id for action in plan.actions] == ["container-given-up"]
-    assert plan.variables.gpu_container_give_up is True
 
 
 def test_a_licence_comes_back_with_the_same_token_alone():

@@ -65,11 +65,6 @@ def test_a_version_that_the_list_leaves_out_is_a_contradiction():
         level(components=["driver"], torch="2.6.*")
 
 
-def test_unknown_settings_are_suggested():
-    with refused(BadInputError, "GS-311", hint="gpusetup_source"):
-        level(sorce="distro")
-
-
 @pytest.mark.parametrize(("name", "value"), stored_rows("settings-named.json"))
 def test_wrong_values_name_the_setting(name, value):
     with refused(BadInputError, path=PREFIX + name) as caught:
@@ -136,21 +131,12 @@ def test_what_a_setting_cannot_be_is_refused_with_an_example(name, reference, va
 
 @pytest.mark.parametrize(
     ("line", "host", "counts"),
-    [("never", "when-needed", "never"), ("never", "schedule", "never"), ("schedule", "when-needed", "schedule"),
-     ("when-needed", "never", "never"), ("when-needed", "schedule", "schedule"), ("never", None, "never"),
-     ("when-needed", None, "when-needed"), (None, "when-needed", "when-needed")],
-)  # fmt: skip
+    [("never", "when-needed", "never"), ("when-needed", "never", "never"), ("when-needed", "schedule", "schedule")],
+)
 def test_of_two_words_on_reboots_the_more_careful_counts(line, host, counts):
-    said = read_level({"reboot": line} if line else {}, "command line")
-    own = level(reboot=host) if host else {}
-    assert settings_for(own, {}, said, ()).reboot == counts
-    assert settings_for({}, read_level({"reboot": host} if host else {}, "f"), said, ()).reboot == counts
-
-
-def test_what_is_no_question_of_care_is_the_hosts_own():
-    said = read_level({"source": "distro", "replace": True}, "command line")
-    settings = settings_for(level(source="nvidia", replace=False), {}, said, ())
-    assert (settings.source, settings.replace) == ("nvidia", False)
+    said = read_level({"reboot": line}, "command line")
+    assert settings_for(level(reboot=host), {}, said, ()).reboot == counts
+    assert settings_for({}, read_level({"reboot": host}, "f"), said, ()).reboot == counts
 
 
 def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name():
