@@ -9,7 +9,6 @@ from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.look import cause
-from gpusetup.matrix.load import matrix
 from gpusetup.resolve.requests import parse_requirements
 from tests.unit.doctor.score import WORDINGS
 from tests.unit.doctor.test_machines import HOSTS, look_at
@@ -57,15 +56,6 @@ def test_what_gpusetup_is_asked_for_is_a_wish_that_it_reads():
         wishes = [line.partition(" -w ")[2].strip("'") for line in commands(library, "apt") if " -w " in line]
         assert wishes
         assert parse_requirements(wishes)
-
-
-def test_every_wheel_that_is_named_is_one_of_the_matrix():
-    known = {name for item in matrix().cuda.wheel_pins for name in item.pins}
-    known |= {name for item in matrix().torch.releases for name in item.pins}
-    for name in library_packages.WHEEL:
-        for number in range(14):
-            for wheel in library_packages._pinned(name, str(number)).values():
-                assert wheel.partition("==")[0] in known
 
 
 def test_a_machine_names_its_own_manager(monkeypatch):

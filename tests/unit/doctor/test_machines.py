@@ -1,19 +1,21 @@
 """How a diagnosis goes, what it reads, and how the command answers; whole sick machines are judged in tests/hosts."""
 
+import dataclasses
 import json
 import shutil
-import struct
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from gpusetup.cli.doctor_hosts import captured
-from gpusetup.cli.main import main
-from gpusetup.content import host_code
 from gpusetup.doctor import steps_software
-from gpusetup.doctor.diagnose import STEPS, diagnose
+from gpusetup.doctor.diagnose import diagnose
 from gpusetup.facts.collect import matrix_lookup
 from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Service
+from tests.records import record
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 HEALTHY = HOSTS / "ubuntu24.04-h200-keep" / "root"
@@ -28,12 +30,6 @@ def host(tmp_path):
     root = tmp_path / "root"
     shutil.copytree(HEALTHY, root, symlinks=True)
     return root
-
-
-def test_a_healthy_host_answers_every_question(host):
-    found = diagnose(look_at(host))
-    assert found.healthy
-    assert [ruled.step for ruled in found.ruled] == [name for name, _ in STEPS]
 
 
 def environment(root, *packages):
@@ -79,21 +75,43 @@ def test_the_gpu_code_of_every_framework_counts(tmp_path, machine, packages, cau
     assert (steps_software.frameworks(look_at(root)).cause or None) == cause
 
 
-def test_the_loader_cache():
-    names = b"libcuda.so.1\0/usr/lib/libcuda.so.1\0"
-    header = struct.pack("<20sII B3x I 3I", b"glibc-ld.so.cache1.1", 1, len(names), 2, 0, 0, 0, 0)
-    begin = len(header) + 24
-    raw = header + struct.pack("<iIIIQ", 0x0303, begin, begin + 13, 0, 0) + names
-    parse = host_code("gpu_probe.libraries").cached_files
-    assert parse(raw) == {"libcuda.so.1": ["/usr/lib/libcuda.so.1"]}
-    assert parse(raw, "aarch64") == {}
-    for cut in range(0, len(raw), 7):
-        parse(raw[:cut])
-    assert parse(b"nonsense") == {}
+UNIT = "nvidia-dcgm-exporter.service"
+LOCK = {
+    "schema": "gpusetup/host-lock/1", "key": "k",
+    "stack": {"driver": {"version": "580.126.09", "branch": "580", "module": "open", "relation": "native"}},
+    "wanted": {
+        "manage_driver": True, "packages": None, "requirements": [], "adopted": [], "services": [],
+        "monitoring": {"kind": "dcgm", "listen": "127.0.0.1:9400", "dcgm": "4.6.0"},
+    },
+}  # fmt: skip
 
 
-def test_what_does_not_go_together(capsys, tmp_path):
-    assert main(["doctor", "Xid 79", "--text", "x"]) == 3
-    assert main(["doctor", "--text", str(tmp_path / "missing.log")]) == 3
-    assert main(["doctor", "Xid 79", "--bundle", str(tmp_path / "b")]) == 3
-    assert capsys.readouterr().err.count("GS-60") == 3
+def exporting(active: str | None, *, ours: bool) -> Any:
+    found = look_at(HEALTHY)
+    services = found.facts.services | {"x": Service(unit=UNIT, active=active, enabled="enabled")}
+    state = record({"lock": LOCK, "services": {UNIT: {"enabled": True}}}) if ours else None
+    facts = msgspec.structs.replace(found.facts, services=services, state=state)
+    return dataclasses.replace(found, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("active", "ours", "answer"),
+    [
+        ("active", True, "fine"), ("inactive", True, "notice"), ("failed", True, "notice"), ("failed", False, "notice"),
+        ("inactive", False, "fine"), (None, True, "fine"),
+    ],
+)  # fmt: skip
+def test_an_exporter_that_failed_or_was_stopped_is_silent(active, ours, answer):
+    outcome = steps_software.exporters(exporting(active, ours=ours))
+    assert outcome.answer == answer
+    if answer == "notice":
+        assert (outcome.cause, f"{UNIT} is {active}" in outcome.text) == ("exporter-silent", True)
+    elif ours:
+        assert outcome.text == "dcgm on 127.0.0.1:9400"
+
+
+def test_beside_a_silent_exporter_the_diagnosis_stays_healthy_and_says_what_to_do():
+    found = diagnose(exporting("failed", ours=True))
+    assert found.healthy
+    (told,) = [notice for notice in found.notices if notice.cause == "exporter-silent"]
+    assert any("gpusetup apply" in command for fix in told.fixes for command in fix.commands)

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.next_steps import PIPE, after_symptoms, next_steps, programs
+from gpusetup.doctor.next_steps import PIPE, next_steps, programs
 from tests.unit.doctor.score import FIXTURES, WORDINGS
 
 ENTRIES = [
@@ -33,25 +32,10 @@ def test_the_answer_claims_no_cause_and_stays_not_recognised(doctor):
     assert doctor(3, "--text", "-", given="step 1\n" * 200_000 + text).startswith(answer)
 
 
-def test_a_consequence_gets_what_its_finding_does_not_name_and_a_cause_gets_nothing(doctor):
-    answer = doctor(0, "RuntimeError: CUDA error: some other text")
-    assert answer.startswith("symptom: ")
-    assert "CUDA_LAUNCH_BLOCKING=1" in answer
-    found = diagnose_text("RuntimeError: CUDA error: some other text")
-    given = [command for finding in found for command in finding.checks]
-    assert not {step.command.removesuffix(PIPE) for step in after_symptoms(found)} & set(given)
-    assert "next_steps" not in json.loads(doctor(0, "--format", "json", "Xid 79"))
-
-
-def test_programs_are_whole_and_what_they_take_from_a_text_can_go_into_a_shell():
+def test_what_programs_take_from_a_text_can_go_into_a_shell():
     texts = "\n".join(f"{entry['text']}$(reboot)`reboot`;reboot" for entry in ENTRIES)
-    for program, regex in programs():
-        assert 1 <= len(program.steps) <= 3
-        assert all(step.text.endswith(":") for step in program.steps)
-        assert not regex.search("a plain line that failed")
-        for place, expression in program.names.items():
-            assert any(place in step.command for step in program.steps)
-            assert all(re.fullmatch(r"[\w@:./+-]+", value, re.ASCII) for value in re.findall(expression, texts))
+    for expression in (expression for program, _ in programs() for expression in program.names.values()):
+        assert all(re.fullmatch(r"[\w@:./+-]+", value, re.ASCII) for value in re.findall(expression, texts))
 
 
 def test_most_faults_would_get_steps_if_the_catalogue_did_not_know_them():

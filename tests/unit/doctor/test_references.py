@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gpusetup.doctor.references import nearest, reference_in
-from tools import doctor_pages
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,22 +27,8 @@ def listed():
 
 
 def test_every_reference_that_is_raised_is_in_the_catalogue_and_no_other():
-    lacking = [reference for reference in used() if reference not in listed()]
-    assert not lacking, (
-        f"add to gpusetup/references.json, in the order of the numbers, what {', '.join(lacking)} stands"
-        ' for: {"title": what happened, "meaning": why (may be left out), "fix": what to do}'
-    )
-    unused = sorted(set(listed()) - set(used()))
-    assert not unused, f"nothing raises {', '.join(unused)}: remove from gpusetup/references.json"
-
-
-def test_the_catalogue_is_in_order_and_says_what_to_do_in_whole_words():
-    text = CATALOGUE.read_text(encoding="utf-8")
-    whole = {"references": {reference: listed()[reference] for reference in sorted(listed())}}
-    assert text == json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
-    for reference, entry in listed().items():
-        assert all(entry[part] for part in ("title", "fix")), reference
-        assert "…" not in "".join(entry.values()), f"{reference} has a gap that nobody fills"
+    assert list(listed()) == used(), "gpusetup/references.json has each that is raised, in the order of the numbers"
+    assert all(entry["title"] and entry["fix"] for entry in listed().values())
 
 
 @pytest.mark.parametrize(
@@ -62,12 +47,6 @@ def test_the_doctor_knows_a_reference_however_it_is_given(doctor, arguments, giv
     assert "reference/errors" not in answer, "an installed gpusetup has no such page"
 
 
-def test_a_message_beside_a_reference_comes_first(doctor):
-    assert reference_in("error GS-324 and more") == ""
-    answer = doctor(0, "GS-486: CUDA error: no kernel image is available for execution on the device")
-    assert "no-kernel-image" in answer
-
-
 def test_an_xid_is_known_however_it_is_given(doctor):
     for arguments in (("Xid 79",), ("--explain", "Xid 79"), ("-",)):
         assert "fell off the PCI bus" in doctor(0, *arguments, given="Xid 79\n")
@@ -84,14 +63,6 @@ def test_the_page_of_a_cause_is_as_wide_as_the_terminal_and_whole_in_a_file(doct
 def test_the_json_of_a_reference_has_its_page(doctor):
     answer = json.loads(doctor(0, "--explain", "GS-324", "--format", "json"))
     assert (answer["page"], *map(bool, (answer["title"], answer["fix"]))) == ("reference/errors/GS-324.md", True, True)
-
-
-def test_every_reference_has_its_page_and_the_list_names_all():
-    written = doctor_pages.errors()
-    assert {f"{reference}.md" for reference in used()} == set(written) - {"README.md"}
-    for reference in used():
-        assert f"({reference}.md)" in written["README.md"]
-        assert listed()[reference]["title"] in written[f"{reference}.md"]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("gs-325x", "")])
