@@ -1,30 +1,19 @@
 """One table of what goes wrong around a command, and one rule for all: words and a code of its own, never a traceback."""
 
 import os
-import pty
 import re
 import shlex
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.cli import streams
-from gpusetup.drive.argv import Reach
-from gpusetup.drive.events import Failure, HostProgress
-from gpusetup.facts.fleet import failure_of
-from gpusetup.verify.fleet import observed_of
-from tests.modules.stand_ins import write
+from gpusetup.drive.inventory import examine
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
 GPUSETUP = f"{shlex.quote(sys.executable)} -m gpusetup"
-ANSWERS = (
-    "", "--help", "--version", "--version --verbose", "fleet", "matrix --help", "resolve --help-all", "matrix 'torch==2.6.*'",
-    "resolve torch --gpu h100", "resolve why cuda", "resolve why-not cuda==13.1 --gpu v100", "lock --gpu t4 --os debian12",
-    "doctor 'Xid 79'", "export schema", "export completion bash",
-)  # fmt: skip
+ANSWERS = ("--help", "resolve torch --gpu h100", "doctor 'Xid 79'", "export schema")
 ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
 UNWRITTEN = "cannot write the answer"
 
@@ -46,24 +35,15 @@ def test_an_answer_that_cannot_be_written_is_a_failure(command, unbuffered, faul
     assert (code, UNWRITTEN in err) == (3, True), err
 
 
-def test_a_terminal_that_was_closed_ends_no_command():
-    ours, theirs = pty.openpty()
-    os.close(ours)
-    with streams._Stream(os.fdopen(theirs, "wb", 0), write_through=True) as said:
-        print("stopping", file=said, flush=True)
-
-
 @pytest.mark.parametrize("command", ANSWERS)
 def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command, tmp_path):
     code, out, err = shell(f"{ASCII} {GPUSETUP} {command}", tmp_path)
-    assert code == (4 if "why-not" in command else 0)
-    assert out
+    assert (code, bool(out)) == (0, True)
     assert (out + err).isascii()
 
 
-@pytest.mark.parametrize("command", ["matrix torch", "resolve torch", "doctor 'Xid 79'"])
-def test_a_home_that_takes_nothing_costs_no_answer(command, tmp_path):
-    assert shell(f"HOME=/proc/nowhere XDG_STATE_HOME= {GPUSETUP} {command}", tmp_path)[0] == 0
+def test_a_home_that_takes_nothing_costs_no_answer(tmp_path):
+    assert shell(f"HOME=/proc/nowhere XDG_STATE_HOME= {GPUSETUP} doctor 'Xid 79'", tmp_path)[0] == 0
 
 
 FILES = {
@@ -102,21 +82,7 @@ def test_bad_input_is_refused_in_words(words, code, told, tmp_path, monkeypatch)
     assert "error: " not in found[2] or "\nhint: " in found[2] or code == 2, found
 
 
-def test_aliases_that_a_fleet_has_are_no_bomb_and_what_is_deep_is_left_to_ansible(tmp_path):
-    from gpusetup.drive.inventory import examine
-
-    shared = tmp_path / "fleet.yml"
-    hosts = "".join(f"    gpu{n}: *same\n" for n in range(2000))
-    shared.write_text(f"all:\n  hosts:\n    gpu: &same {{a: 1, b: [1, 2]}}\n{hosts}")
-    examine(shared)
-    shared.write_text(f"a: &x 1\nb: [{'*x, ' * 9}]\nc: {'[' * 3000}{']' * 3000}")
-    examine(shared)
-    write(tmp_path, {"program": b"\x7fELF\xff"}, 0o755)
-    examine(tmp_path / "program")
-
-
-@pytest.mark.parametrize("how", [failure_of, lambda host, _: observed_of(SimpleNamespace(reach=Reach()), host).problem])
-def test_a_version_managers_shim_is_named(how):
-    said = "Module result deserialization failed: No start of json char found pyenv: python3.13: command not found"
-    host = HostProgress("a", failure=Failure("gpu_facts", said))
-    assert "ansible_python_interpreter=/usr/bin/python3" in str(how(host, ""))
+def test_aliases_that_a_fleet_has_are_no_bomb(tmp_path):
+    hosts = "".join(f"    gpu{number}: *same\n" for number in range(2000))
+    (tmp_path / "fleet.yml").write_text(f"all:\n  hosts:\n    gpu: &same {{a: 1, b: [1, 2]}}\n{hosts}")
+    examine(tmp_path / "fleet.yml")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.stored import stored_rows
-
 BIN = Path(sys.executable).parent
 QUESTIONS = [
     ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
@@ -72,16 +70,3 @@ def test_tab_in_a_real_shell(shell, typed, expected, tmp_path):
         pytest.skip(f"{shell} is not installed")
     shown = offered(shell, typed, tmp_path, expected)
     assert expected <= shown, shown
-
-
-def _complete(line, folder):
-    answer = folder / "answer"
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
-    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-    subprocess.run([sys.executable, "-m", "gpusetup"], env=os.environ | asked, check=False, timeout=60)
-    return [word.strip() for word in answer.read_text().split("\013") if word.strip()]
-
-
-@pytest.mark.parametrize(("line", "expected"), stored_rows("completions.json"))
-def test_tab(line, expected, tmp_path):
-    assert set(expected) <= set(_complete(line, tmp_path))

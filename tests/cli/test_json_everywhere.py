@@ -10,14 +10,6 @@ import pytest
 from gpusetup.cli import timers
 from gpusetup.cli.commands import COMMANDS, GROUPS, load_command
 from gpusetup.cli.export import schema_of
-from gpusetup.matrix.load import matrix
-from gpusetup.model.request import Request
-from gpusetup.model.settings import Settings
-from gpusetup.plan.lock import lock_of
-from gpusetup.resolve.api import resolve
-from gpusetup_fleet.supply import choosing
-from gpusetup_fleet.supply.fetching import Wanted
-from gpusetup_fleet.supply.root import Entry
 from tests.property.test_command_line import run, unstated
 from tests.stored import stored_rows
 
@@ -91,25 +83,12 @@ def test_a_timer(command, tmp_path, monkeypatch):
     assert command.split()[0] in told[0]["runs"]
 
 
-@pytest.mark.parametrize(
-    ("command", "kind", "name"), [("verify", "check", "pcie.link"), ("doctor", "cause", "out-of-memory")]
-)
-def test_a_page_is_explained(command, kind, name):
-    words = [command, "--explain", name]
-    document = document_of(run([*words, "--format", "json"])[1])
-    assert (document["kind"], document["name"]) == (kind, name)
-    assert document["page"].split() == run(words)[1].split(), "the text is wrapped"
-
-
-def test_what_a_bundle_would_fetch(monkeypatch):
-    request = Request(gpus=("t4",), os="debian12", arch="x86_64")
-    lock = lock_of(resolve(request, matrix()), matrix())
-    files = [Wanted(f"http://x/{name}", name, size, name) for name, size in (("small", 10), ("large", 3_000_000))]
-    packages = tuple(Entry(file.name, "1", file, ()) for file in files)
-    supply = choosing.Supply(choosing.Asked(request, Settings()), (lock,), "compute", packages, (), "3.11")
-    monkeypatch.setattr(choosing, "choose", lambda *_: supply)
-    words = ["bundle", "--gpu", "t4", "--os", "debian12", "--dry-run"]
-    (wanted,) = document_of(run([*words, "--format", "json"])[1])["systems"]
-    assert [(file["name"], file["size"]) for file in wanted["files"]] == [("large", 3_000_000), ("small", 10)]
-    assert (wanted["packages"], wanted["bytes"]) == (2, 3_000_010)
-    assert [line.split()[-1] for line in run(words)[1].splitlines()[1:]] == ["large", "small"]
+def test_export_monitoring_writes_the_files_that_it_names_and_the_same_again(tmp_path):
+    texts, new = [], tmp_path / "new"
+    for _ in range(2):
+        code, out, _ = run(["export", "monitoring", "--out", str(new), "--format", "json"])
+        assert code == 0
+        texts.append({str(path.relative_to(new)): path.read_text() for path in new.rglob("*") if path.is_file()})
+    assert json.loads(out)["files"] == sorted(texts[0])
+    assert "rules/gpusetup-alerts.yml" in texts[0]
+    assert texts[0] == texts[1]

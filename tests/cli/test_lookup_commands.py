@@ -5,8 +5,6 @@ import datetime as dt
 import io
 import json
 import shlex
-import shutil
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -43,49 +41,11 @@ def test_exit_codes_and_documents(argv, code, reference, tmp_path):
         assert "suggestions" in told
 
 
-def test_answers_go_to_standard_output_and_the_rest_to_standard_error():
-    for words in (["resolve"], ["matrix", "torch"]):
-        code, out, err = run([*words, "--driver", "550.199.99"])
-        assert (code, "warning" in out, "550.199.99 is not in the matrix" in err) == (0, False, True)
-    code, out, err = run(["matrix", "torch", "--driver", "550.54.14", "--format", "json"])
-    assert (code, err, json.loads(out)["warnings"]) == (0, "", [])
-    code, out, err = run(["resolve", "pandas"])
-    assert (code, out) == (3, "")
-    assert "unknown component 'pandas' [GS-110]" in err
-    assert "hint: " in err
-
-
 def test_a_near_name_is_suggested():
     assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
     assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
     assert "ubuntu22.04" in document("resolve", "--os", "ubunto22.04")[1]["error"]["hint"]
     assert "RTX 4090" in document("resolve", "--gpu", "geforce rtx 4099")[1]["error"]["hint"]
-
-
-def test_a_stacks_document():
-    code, told = document("resolve", "torch", "cuda", "cudnn", "nccl", "cupy", "--gpu", "h100", "--os", "ubuntu24.04")
-    assert code == 0
-    assert told["schema"] == "gpusetup/stack/1"
-    assert set(told["matrix"]) == {"date", "digest"}
-    stack = told["stack"]
-    assert set(stack) == {"driver", "cuda", "cudnn", "nccl", "torch", "cupy", "python"}
-    assert set(stack["driver"]) >= {"version", "branch", "module", "relation"}
-    assert stack["torch"]["index_url"] == f"https://download.pytorch.org/whl/{stack['torch']['variant']}"
-    assert stack["cupy"]["package"] == f"cupy-cuda{stack['cuda']['version'].split('.')[0]}x"
-    assert stack["python"]["requires"].startswith(">=3.")
-    assert {"component", "rule", "text", "source"} == set(told["reasons"][0])
-    assert all(isinstance(text, str) for text in told["warnings"])
-
-
-@pytest.mark.parametrize(("wish", "fields"), stored_rows("lookup-rows.json"))
-def test_rows(wish, fields):
-    code, told = document("matrix", wish)
-    assert code == 0
-    assert told["schema"] == "gpusetup/matrix/1"
-    for row in told["rows"]:
-        assert set(fields) <= set(row)
-        assert row["sources"][0]
-        assert row["confidence"] in ("vendor", "observed", "inferred")
 
 
 def test_every_line_of_a_csv_has_every_column():
@@ -115,17 +75,15 @@ def test_why_a_version_that_is_not_chosen():
     assert document("why", "cuda", "cuda==12.8.*", "--gpu", "h100")[1]["chosen"]["version"] == "12.8.1"
 
 
-@pytest.mark.parametrize("command", ["resolve", "matrix"])
-def test_old_data_is_said_to_be_old(command, monkeypatch):
+def test_old_data_is_said_to_be_old(monkeypatch):
     class Later(dt.datetime):
         @classmethod
         def now(cls, tz=None):
             return dt.datetime.fromisoformat(Matrix().date).replace(tzinfo=tz) + dt.timedelta(days=91)
 
     monkeypatch.setattr("gpusetup.cli.requests.dt.datetime", Later)
-    _, told = document(command, "cuda==12.4.*")
-    assert any("91 days old" in text for text in told["warnings"])
-    assert "91 days old" in run([command, "cuda==12.4.*"])[2]
+    for command in ("resolve", "matrix"):
+        assert "91 days old" in str(document(command, "cuda==12.4.*")[1]["warnings"])
 
 
 def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
@@ -147,18 +105,6 @@ def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
     assert rules in ({"module-flavour"}, {"torch-needs-code-for-gpu"})
 
 
-def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path, monkeypatch):
-    shutil.copy(Matrix().path("vgpu"), tmp_path / "vgpu.json")
-    broken = json.loads(Path(Matrix().path("cuda")).read_text())
-    broken["releases"][3]["colour"] = "green"
-    (tmp_path / "cuda.json").write_text(json.dumps(broken))
-    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
-    code, told = document("resolve")
-    assert code == 3
-    assert told["error"]["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
-    assert "colour" in told["error"]["message"]
-
-
 def test_why_ends_in_a_command_that_asks_for_the_same_machine():
     _, out, _ = run(["why", "torch=2.6", "--gpu", "h100", "--os", "ubuntu22.04", "--python", "3.11"])
     *_, command, day = filter(None, map(str.strip, out.splitlines()))
@@ -167,15 +113,3 @@ def test_why_ends_in_a_command_that_asks_for_the_same_machine():
     code, out, _ = run(shlex.split(command)[1:])
     assert code == 0
     assert "2.6.0+cu" in out
-
-
-@pytest.mark.parametrize(
-    "words", [("cuda==12.8", "--driver", "550"), ("torch==2.7.*", "--driver", "470"), ("cuda==12.4", "--gpu", "h100")]
-)
-def test_what_nothing_forbids_has_the_limits_of_the_resolved_stack(words):
-    code, allowed = document("why-not", *words)
-    assert code == 0
-    _, resolved = document("resolve", *words)
-    assert allowed["warnings"] == resolved["warnings"]
-    text = " ".join(run(["why-not", *words])[1].split())
-    assert all(" ".join(limit.split()) in text for limit in allowed["warnings"])

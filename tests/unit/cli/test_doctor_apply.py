@@ -97,17 +97,3 @@ def test_each_need_has_its_answer(fleet, capsys, name, code, words):
     fleet.before = fleet.look(name)
     assert main(["doctor", "--apply"]) == code
     assert words in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--apply", "--yes", "--dry-run"], ["--apply", "Xid 79"], ["--apply", "--root", "."],
-        ["--apply", "--bundle", "x.tar.gz"], ["--yes"], ["--dry-run"], ["--reboot", "never"],
-        ["Xid 79", "--drain", "slurm"], ["--apply", "--drain", "mytool drain"],
-    ],
-)  # fmt: skip
-def test_what_does_not_go_together_is_bad_input(fleet, capsys, words):
-    assert main(["doctor", *words]) == 3
-    assert fleet.plays == []
-    assert "Traceback" not in capsys.readouterr().err

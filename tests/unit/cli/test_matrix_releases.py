@@ -59,20 +59,6 @@ def sha256(path):
     return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home):
-    path = home / "matrix.json"
-    assert asked("export", "--out", path)[0] == 0
-    assert releases.opened(path.read_bytes(), "here").files == releases.release_of(Matrix()).files
-    assert taken(path)[:2] == (0, f"the matrix of {shipped_date()}, by its digest\n")
-    assert matrix().digest == Matrix().digest
-
-
-def test_an_answer_that_cannot_be_written_is_refused_before_the_release_is_in_force(home):
-    path = release(home / "matrix.json", change=one_more)
-    assert taken(path, "--out", path / "answer")[0] == 3
-    assert matrix().digest == Matrix().digest
-
-
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 def test_a_signature_of_a_known_signer_is_what_it_takes(home):
     path = release(home / "matrix.json", change=one_more)
@@ -110,15 +96,12 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home):
     ("harm", "said"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not a release of the matrix"),
-        (lambda path: path.write_text('{"schema": "gpusetup/plan/1"}'), "not a release of the matrix"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"580.", b"581.")), "damaged"),
         (lambda path: release(path, day="2020-01-01"), "older than what this gpusetup ships"),
         (lambda path: release(path, day="2999-01-01"), "in the future"),
-        (lambda path: release(path, day="2998-02-30"), "not a release"),
         (lambda path: release(path, change=lambda driver: driver["versions"][0].update(branch=1)), "driver branch 1"),
-        (lambda path: release(path, change=lambda driver: driver.pop("branches")), "cannot be used"),
     ],
-    ids=["cut", "another document", "changed", "old", "from the future", "of no day", "dangling", "a field is missing"],
+    ids=["cut", "changed", "old", "from the future", "dangling"],
 )
 def test_what_cannot_be_used_changes_nothing(home, harm, said):
     path = release(home / "matrix.json", change=one_more)
@@ -170,27 +153,11 @@ def test_what_a_killed_import_left_goes_with_the_next_one(home, monkeypatch):
     assert sorted(path.name for path in place.iterdir()) == sorted([".lock", "current", made.name])
 
 
-def test_a_dead_address_is_given_up_soon(home, monkeypatch):
-    clock = Mock(now=0.0)
-    clock.monotonic, clock.sleep = lambda: clock.now, lambda seconds: setattr(clock, "now", clock.now + seconds)
-    monkeypatch.setattr("gpusetup.bootstrap.web.time", clock)
-    assert "cannot fetch" in asked("import", "http://127.0.0.1:1/matrix.json")[2]
-    assert clock.now < 10
-
-
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, monkeypatch):
     path = release(home / "matrix.json")
     taken(path)
     monkeypatch.setattr("gpusetup.matrix.load.shipped_date", lambda: "2998-01-01")
     assert matrix().overlay is None
-
-
-def test_an_overlay_is_not_passed_over_in_silence(home, monkeypatch):
-    path = release(home / "matrix.json")
-    monkeypatch.setenv("GPUSETUP_MATRIX", str(home))
-    code, _out, err = taken(path)
-    assert code == 3
-    assert "unset GPUSETUP_MATRIX" in err
 
 
 def test_ends_as_csv_are_csv_even_of_no_host(monkeypatch):
