@@ -116,10 +116,15 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
 
 def _unwanted_runtimes(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
     """Return the runtimes that an earlier apply configured and that are no longer asked for."""
-    ours, known = record_of(facts).files, judge.containers.SETTINGS
-    return tuple(
-        name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)
+    record, known = record_of(facts), judge.containers.SETTINGS
+    gone = tuple(
+        name
+        for name, paths in known.items()
+        if name not in settings.containers and any(path in record.files for path in paths)
     )
+    # podman has no settings of its own, only units that describe the GPUs
+    podman = not settings.containers and not record.services.keys().isdisjoint(judge.names.CDI_UNITS)
+    return gone or (("podman",) if podman else ())
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:

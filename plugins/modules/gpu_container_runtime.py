@@ -217,7 +217,8 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
         changed = changed or bool(wrote)
         if wrote and runs(runtime, env):
             pending.append(runtime)
-    if gone and not asked["runtimes"]:
+    if not asked["runtimes"] and (gone or not asked["cdi"]):
+        changed = cdi.give_up(ledger, env) or changed
         return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
     tool = process.which("nvidia-ctk", env)
     if tool is None and check:  # it comes with packages, which check mode does not install
@@ -259,7 +260,8 @@ SPEC = {
     ),
     "cdi": params.flag(
         "Keep the CDI specification up to date at every boot, and write it now when there is none and the"
-        " driver is loaded.",
+        " driver is loaded. If this is false and I(runtimes) is empty, units that an earlier call enabled get their"
+        " earlier state back.",
         True,
     ),
     "restart": params.choice(

@@ -335,6 +335,8 @@ def test_podman_needs_the_specification_alone(call, driven):
     assert (containers.collect(LiveHost(), {})["configured"], described()) == (["podman"], [DRIVER])
     assert not call("podman")["changed"]
     assert not driven.tree()  # the toolkit's own units do it: nothing of ours is left behind
+    assert [call()["changed"] for _time in range(2)] == [True, False]
+    assert "disable --now nvidia-cdi-refresh.path" in driven.did
 
 
 def test_before_the_driver_is_loaded_the_next_boot_describes_it_and_another_driver_is_described_anew(call, driven):
@@ -374,7 +376,8 @@ def test_an_older_toolkit_gets_a_unit_that_goes_again(call, driven):
     assert "enable gpusetup-cdi.service" in driven.did
     (driven.root / "units/gpusetup-cdi.service").write_text("active")
     assert not call(cdi=True)["changed"]
-    driven.remove()
+    assert [call()["changed"] for _time in range(2)] == [True, False]
+    assert "disable --now gpusetup-cdi.service" in driven.did
     assert not driven.tree()
 
 

@@ -3,15 +3,16 @@
 import os
 from typing import Dict, Iterable, List
 
+from ..gpu_judge.names import CDI_UNITS
 from ..gpu_probe import containers, modules
 from ..gpu_probe.host import LiveHost
 from . import files, process, services
 from .failure import HostFailure
 from .ledger import Ledger
 
-REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+REFRESH = CDI_UNITS[:2]
 """Units of the toolkit itself since 1.18."""
-UNIT = "/etc/systemd/system/gpusetup-cdi.service"
+UNIT = "/etc/systemd/system/" + CDI_UNITS[2]
 PLACE = "/var/run/cdi/nvidia.yaml"
 """Gone at the next boot, so that it never outlives its driver; it takes precedence over /etc/cdi."""
 _UNIT = """# Written by gpusetup: this container toolkit has no unit of its own that does it.
@@ -47,6 +48,12 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
         if not check:
             _describe(units[-1], tool, loaded, env)
     return changed
+
+
+def give_up(ledger: Ledger, env: Dict[str, str]) -> bool:
+    """Restore the units to their state before us, and remove ours; return whether anything changed."""
+    changed = services.take_down(ledger, env, CDI_UNITS)
+    return ledger.give_up_file(UNIT) or bool(changed)
 
 
 def due(loaded: str) -> bool:

@@ -5,6 +5,8 @@ from typing import Iterable
 NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "generated", "indirect")
 """systemd's states of units that start at boot or on demand."""
+CDI_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", "gpusetup-cdi.service")
+"""What describes the GPUs to container runtimes: two of newer toolkits, one of ours."""
 MONITORING_UNITS = (
     "nvidia-dcgm.service",
     "nvidia-dcgm-exporter.service",

@@ -167,6 +167,23 @@ def test_roles_are_told_what_they_were_told_then(then):
         assert again.variables == plan.variables
 
 
+@pytest.mark.parametrize(
+    ("runtime", "kept"),
+    [
+        ("docker", {"files": {"/etc/docker/daemon.json": {"sha256": "ab"}}}),
+        ("podman", {"services": {"gpusetup-cdi.service": {"enabled": False, "active": False}}}),
+    ],
+)
+def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(runtime, kept):
+    facts = host("ubuntu24.04-h200-keep", state=record({"schema": "gpusetup/record/1", **kept}))
+    settings = Settings(requirements=(Requirement(component="driver"),))
+    plan = planner.first(facts, settings).plan
+    assert [(action.id, action.what) for action in plan.actions] == [
+        ("container-given-up", f"settings of {runtime} as before")
+    ]
+    assert plan.variables.gpu_container_give_up is True
+
+
 def test_a_licence_comes_back_with_the_same_token_alone():
     service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
     facts = host("ubuntu24.04-h200-keep", services={"gridd": service})
