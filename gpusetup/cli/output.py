@@ -186,6 +186,11 @@ def wrapped(text: str, first: str = "  ", rest: str = " " * 11) -> list[str]:
     return lines or [first.rstrip()]
 
 
+def hint(text: str) -> list[str]:
+    """Return a hint with each of several ways out on a line of its own."""
+    return f"hint: {text}".replace("; or ", "\n  or: ").split("\n")
+
+
 def warn(text: str) -> None:
     """Print a warning."""
     say(("\x1b[33mwarning:\x1b[0m " if coloured(sys.stderr) else "warning: ") + text)
@@ -205,7 +210,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines.append(f"  at: {error.path}")
     lines += [f"  {text}" for text in (error.context, error.note) if text]
     if error.hint:
-        lines += ["", f"hint: {error.hint}"]
+        lines += ["", *hint(error.hint)]
     if error.link:
         lines.append(f"more: {error.link}")
     # Escape control characters, which a file or an option may contain, and cut endless words.

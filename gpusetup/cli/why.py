@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpusetup.cli.options import add_newer, add_output, add_request
-from gpusetup.cli.output import answer, warn, wrapped
+from gpusetup.cli.output import answer, hint, warn, wrapped
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
@@ -139,7 +139,9 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
             if item["source"]:
                 lines.append(f"  {item['source']}")
         if found["suggestions"]:
-            lines += ["", "hint: " + "; or ".join(found["suggestions"])]
+            lines += [""]
+            for way_out in hint("; or ".join(found["suggestions"])):
+                lines += wrapped(way_out, "", " " * 6)
         text, code = "\n".join(lines) + "\n", Exit.NO_STACK
     else:
         limits = resolution.warnings

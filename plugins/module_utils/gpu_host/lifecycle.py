@@ -381,7 +381,7 @@ class Lifecycle:
         """
         folder, kept = self.ledger.folder, {"lock", "owner.json"}
         owner.hold(folder, self.token)
-        for name in sorted(set(os.listdir(folder)) - kept, key="state.json".__eq__):
+        for name in sorted(set(os.listdir(folder)) - kept, key=lambda name: (name == "state.json", name)):
             path = os.path.join(folder, name)
             (shutil.rmtree if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
         owner.release(folder, self.token, forget=True)
