@@ -116,15 +116,11 @@ def _notes(context: Context, wanted: Wanted) -> Iterator[str]:
 
 def _unwanted_runtimes(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
     """Return the runtimes that an earlier apply configured and that are no longer asked for."""
-    record, known = record_of(facts), judge.containers.SETTINGS
-    gone = tuple(
-        name
-        for name, paths in known.items()
-        if name not in settings.containers and any(path in record.files for path in paths)
-    )
-    # podman has no settings of its own, only units that describe the GPUs
-    podman = not settings.containers and not record.services.keys().isdisjoint(judge.names.CDI_UNITS)
-    return gone or (("podman",) if podman else ())
+    record, asked = record_of(facts), settings.containers
+    ours = [name for name, paths in judge.containers.SETTINGS.items() if any(path in record.files for path in paths)]
+    if not asked and not ours and not record.services.keys().isdisjoint(judge.names.CDI_UNITS):
+        ours = ["podman"]  # it has no settings of its own, only units that describe the GPUs
+    return tuple(name for name in ours if name not in asked)
 
 
 def _actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
