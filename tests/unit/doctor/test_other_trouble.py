@@ -1,10 +1,14 @@
-"""Texts in which no cause is found: what they are about instead, and logs that are healthy."""
+"""Texts in which no cause is found: what they are about instead, the next steps, and logs that are healthy."""
+
+import json
+import re
 
 import pytest
 
+from gpusetup.doctor.next_steps import PIPE, next_steps, programs
 from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.scan import foreign
-from tests.unit.doctor.score import WORDINGS
+from tests.unit.doctor.score import FIXTURES, WORDINGS
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,39 @@ def test_a_kernel_that_killed_a_program_is_not_called_healthy_and_a_long_log_not
 @pytest.mark.parametrize(("area", "line", "other"), WORDINGS["of other software"])
 def test_other_software_is_told_by_its_words(area, line, other):
     assert foreign(area, line) is other
+
+
+ENTRIES = [
+    entry
+    for path in sorted(FIXTURES.glob("*_*.json"))
+    for entry in json.loads(path.read_text(encoding="utf-8")).get("entries", ())[::4]
+]
+
+
+@pytest.mark.parametrize(("text", "command"), WORDINGS["of a program"])
+def test_an_unknown_line_of_a_program_gets_its_commands(text, command):
+    commands = [step.command for step in next_steps(text)]
+    assert commands[:1] == ([command + PIPE] if command else [])
+
+
+def test_the_answer_claims_no_cause_and_stays_not_recognised(doctor):
+    text = "Error! nvidia dkms: frobnicated"
+    answer = doctor(3, text)
+    assert answer.startswith("not recognised: ")
+    assert "$ cat /var/lib/dkms/nvidia/VERSION/build/make.log 2>&1 | gpusetup doctor -\n" in answer
+    assert "tell us" in answer
+    told = json.loads(doctor(3, "--format", "json", text))
+    assert (told["recognised"], told["next_steps"][0]["program"]) == (False, "DKMS")
+    assert doctor(3, "--text", "-", given="step 1\n" * 200_000 + text).startswith(answer)
+
+
+def test_what_programs_take_from_a_text_can_go_into_a_shell():
+    texts = "\n".join(f"{entry['text']}$(reboot)`reboot`;reboot" for entry in ENTRIES)
+    for expression in (expression for program, _ in programs() for expression in program.names.values()):
+        assert all(re.fullmatch(r"[\w@:./+-]+", value, re.ASCII) for value in re.findall(expression, texts))
+
+
+def test_most_faults_would_get_steps_if_the_catalogue_did_not_know_them():
+    faults = [next_steps(entry["text"]) for entry in ENTRIES if entry["cause"]]
+    assert sum(map(bool, faults)) > 0.7 * len(faults)
+    assert not next_steps("nvidia-smi -q\nGPU Current Temp: 56 C\nthe client of an environment")

@@ -5,15 +5,17 @@ import os
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from gpusetup.drive.argv import ansible_environment
 from gpusetup.drive.inventory import SELECTED, check_address, check_host_name, template_in, write_overlay
-from gpusetup.drive.rundir import occupy, state_home
+from gpusetup.drive.rundir import new_run, occupy, runs_in_order, state_home, write_whole
 from gpusetup.drive.secrets import password_pipe
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.rollout.batches import keep_rollout, stopped_rollout, unfinished
 
 
 def environment(outside, *configured):
@@ -101,3 +103,51 @@ def test_where_state_lives():
     assert state_home({"HOME": "/h"}) == Path("/h/.local/state/gpusetup")
     assert state_home({"HOME": "/h", "XDG_STATE_HOME": "/x"}) == Path("/x/gpusetup")
     assert state_home({"GPUSETUP_STATE": "/s"}) == Path("/s")
+
+
+def test_another_process_run_is_seen_to_live(tmp_path):
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom gpusetup.drive.rundir import new_run\n"
+        "run = new_run(Path(sys.argv[1]))\nprint(run.path, flush=True)\nsys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        folder = other.stdout.readline().strip()
+        for _ in range(51):
+            new_run(tmp_path)
+        assert folder in map(str, runs_in_order(tmp_path))
+        other.kill()
+        other.wait()
+    new_run(tmp_path)
+    assert folder not in map(str, runs_in_order(tmp_path))
+
+
+def test_what_resume_would_go_on_with_is_kept(tmp_path):
+    stopped = new_run(tmp_path)
+    keep_rollout(stopped, "hosts.ini", "1,50%", {}, ["a", "b"])
+    name = stopped.id
+    del stopped
+    for _ in range(60):
+        new_run(tmp_path, spared=unfinished)
+    assert stopped_rollout(tmp_path, "hosts.ini").run == name
+    done = new_run(tmp_path, datetime(2001, 1, 1, tzinfo=timezone.utc), spared=unfinished)
+    keep_rollout(done, "hosts.ini", "", {}, [])  # a newer one left nobody, though its name is older
+    for _ in range(2):
+        new_run(tmp_path, spared=unfinished)
+    assert name not in [run.name for run in runs_in_order(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "torn", [b"", b"{", b"[]", b'{"inventory": "x"}', b'{"inventory": "x", "left": 3, "batch": ""}']
+)
+def test_a_torn_record_of_a_rollout_is_passed_over(tmp_path, torn):
+    run = new_run(tmp_path)
+    (run.path / "rollout.json").write_bytes(torn)
+    assert unfinished(runs_in_order(tmp_path)) == []
+
+
+def test_a_file_is_written_whole_and_no_link_is_followed(tmp_path):
+    (tmp_path / "victim").write_text("x")
+    (tmp_path / ".a.part").symlink_to("victim")
+    write_whole(tmp_path / "a", b"new")
+    assert [(tmp_path / name).read_text() for name in ("a", "victim")] == ["new", "x"]

@@ -1,7 +1,8 @@
-"""Locks: made, read back, refused when edited, exact, with hashes; their variables are ones that our own roles take."""
+"""Locks: made, read back, refused when edited, exact, with hashes or without an index; roles take their variables."""
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -9,8 +10,10 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages
 
+from gpusetup.bootstrap import hashes
+from gpusetup.cli.lock import load_lock
 from gpusetup.cli.main import main
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes
 from gpusetup.model.request import Request
@@ -113,3 +116,35 @@ def test_what_the_command_says(capsys, says):
     assert "torch==2.6" in says(0, "lock", "torch==2.6.*", "--gpu", "v100", "--pip")
     for words in (["driver"], ["cuda"], ["cupy", "--gpu", "k80"]):
         assert "pip cannot install this stack" in says(3, "lock", *words, "--pip")
+
+
+ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
+
+
+@pytest.fixture
+def without_index(monkeypatch):
+    refusal = UnreachableError("GS-770", "the package index does not list them", context="Connection\n  refused")
+    monkeypatch.setattr(hashes, "hashes_of", Mock(side_effect=refusal))
+
+
+@pytest.mark.usefixtures("without_index")
+def test_without_an_index_the_answer_is_the_direct_pins_and_says_so(capsys, tmp_path):
+    assert main(ASKED) == 6
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert any(line.startswith("cupy-cuda") for line in document["pip"]["wheels"])
+    assert document["hashes"] is None
+    assert document["without_hashes"] == "the package index does not list them: Connection refused"
+    assert "only the direct pins" in told.err
+
+    kept = tmp_path / "gpu.lock.json"
+    assert main([*ASKED, "--out", str(kept)]) == 6
+    assert load_lock(str(kept)).without_hashes
+
+
+@pytest.mark.usefixtures("without_index")
+def test_a_requirements_file_without_an_index_says_it_itself(capsys):
+    assert main([*ASKED, "--pip"]) == 6
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("# only the direct pins") for line in lines)
+    assert not any("--hash" in line for line in lines)
