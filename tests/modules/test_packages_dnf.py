@@ -138,11 +138,6 @@ def test_which_stream_is_enabled_by_the_files_of_both_generations(monkeypatch, t
     assert dnf.Dnf().enabled_stream("nv") == stream
 
 
-def test_words_drop_only_an_empty_epoch():
-    wishes = [wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]
-    assert dnf.Dnf().words(wishes) == ["a-1-1", "b-3:2-1.x86_64", "c"]
-
-
 @pytest.mark.parametrize("answer", [(0, "", ""), (0, "nv\t0:1-1\tnoarch\n", "error: rpmdbNextIterator: skipping h# 7")])
 def test_a_damaged_database_is_not_a_list_of_packages(monkeypatch, answer):
     monkeypatch.setattr(dnf.process, "output", lambda *_words: answer)

@@ -69,12 +69,6 @@ def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(run_modul
     assert sum(spent) <= patience + 2
 
 
-@pytest.mark.parametrize("found", [{"nouveau": {"loaded": True}}, {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}}])  # fmt: skip
-def test_no_boot_brings_what_nouveau_or_another_version_keeps_out(ask, monkeypatch, found):
-    monkeypatch.setattr(gpu_reboot_need.time, "sleep", lambda _seconds: pytest.fail("waits for nothing"))
-    ask(None, found, after_reboot=True, wait=300, fails="GS-496")
-
-
 SIGNED = {"path": "/lib/modules/6.1/extra/nvidia.ko", "signed": True, "signer": "DKMS", "key": "1a"}
 OWN = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}
 

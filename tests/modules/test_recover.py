@@ -133,14 +133,6 @@ def test_nobody_resets_under_somebody_else(host, call):
     assert record(host) == []
 
 
-def test_the_record_is_bounded_and_a_damaged_one_does_not_stop_anybody(host):
-    write(host.root, {"state/recoveries.json": "[{"})
-    for number in range(gpu_recover._KEPT + 3):
-        gpu_recover.record_recovery(host.given["state_dir"], {"action": "reset", "gpus": [str(number)]}, "done")
-    kept = record(host)
-    assert (len(kept), kept[0]["gpus"]) == (gpu_recover._KEPT, ["3"])
-
-
 def test_a_program_on_a_gpu_of_another_pci_domain_is_not_in_the_way(monkeypatch, tmp_path):
     told = "00000009:01:00.0, 7, /usr/bin/python3\n"
     monkeypatch.setattr(gpu_users.process, "output", lambda *_words: (0, told, ""))

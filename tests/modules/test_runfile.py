@@ -22,22 +22,17 @@ def file(tmp_path):
     return stand_in.write(tmp_path, VERSION)
 
 
-def test_the_right_file_passes_and_what_is_wrong_with_another_is_said(file, tmp_path):
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    runfile.prove(str(file), digest.upper(), VERSION, "x86_64")
-    gone, other, link = (tmp_path / name for name in ("NVIDIA-Linux-x86_64-1.run", "other.run", "link.run"))
+def test_what_is_wrong_with_a_file_is_said(file, tmp_path):
+    other, link = tmp_path / "other.run", tmp_path / "link.run"
     other.write_text("#!/bin/sh\nrm -rf /\n")
     link.symlink_to(file)
 
-    def wrong(path, words, sha256="", version=VERSION, machine="x86_64"):
+    def wrong(path, words, machine="x86_64"):
         with refused("GS-475", words):
-            runfile.prove(str(path), sha256, version, machine)
+            runfile.prove(str(path), "", VERSION, machine)
 
-    wrong(file, "not the expected file", "ab" * 32)
-    wrong(file, f"holds {VERSION}, not 570.211.01", version="570.211.01")
-    wrong(file, "this host is aarch64", machine="aarch64")
-    wrong(gone, "cannot be read")
-    wrong(gone, "cannot be read", "ab" * 32)
+    wrong(file, "this host is aarch64", "aarch64")
+    wrong(tmp_path / "gone", "cannot be read")
     wrong(other, "not a .run installer of NVIDIA's driver")
     tmp_path.chmod(0o777)
     wrong(file, f"others can change {tmp_path}")  # and so put another file in its place after the look
@@ -114,15 +109,12 @@ def test_a_failure_says_why_and_leaves_nothing(tmp_path, installation, ran):
 
 
 def test_a_damaged_file_and_one_beside_a_packaged_driver_are_refused(file, installation, monkeypatch, ran):
-    made = installation()
-    with monkeypatch.context() as patch:
-        patch.setattr(runfile, "packaged", lambda _env: "nvidia-utils-580")
-        with refused("GS-476"):
-            made.run()
-    raw = bytearray(file.read_bytes())
-    raw[-1] ^= 1
-    file.write_bytes(bytes(raw))
+    made, raw = installation(), file.read_bytes()
+    file.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     with refused("damaged"):
+        made.run()
+    monkeypatch.setattr(runfile, "packaged", lambda _env: "nvidia-utils-580")
+    with refused("GS-476"):
         made.run()
     assert ran == []
 

@@ -4,7 +4,6 @@ import importlib
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -87,15 +86,6 @@ def test_a_link_in_its_place_and_somebody_elses_folder_are_not_used(folder, dige
         there.symlink_to(there.rename(tmp_path / "elsewhere"))
     with pytest.raises(PermissionError):
         gpu_shared_code.held(digest, None)
-
-
-def test_code_that_nobody_used_for_a_day_goes_when_other_code_comes(folder, digest):
-    folder.mkdir(mode=0o700)
-    for name, age in (("old", 2 * 86400), ("used", 3600)):
-        (folder / name).mkdir()
-        os.utime(folder / name, (time.time() - age,) * 2)
-    gpu_shared_code.held(digest, sent())
-    assert sorted(os.listdir(folder)) == sorted([digest, "used"])
 
 
 @pytest.mark.parametrize("damage", ["missing", "half"])

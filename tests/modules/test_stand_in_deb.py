@@ -4,14 +4,11 @@ A case is a host, what is asked of it, whether that is done or refused, and what
 what the real programs refuse fails here.
 """
 
-import fcntl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import package_manager
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
@@ -155,31 +152,3 @@ class TestCase:
         host = real_deb.RealDeb(tmp_path, case.stand_in(), shelf)
         host.use(monkeypatch)
         assert (outcome(case), host.seen) == (case.done, expected(case))
-
-
-@real_deb.NEEDED
-@pytest.mark.parametrize(
-    ("half", "ask", "lock"),
-    [
-        ((), install("tool"), "lib/dpkg/lock-frontend"),
-        ((), install("tool"), "cache/apt/archives/lock"),
-        ((), purge("tool"), "lib/dpkg/lock-frontend"),
-        ((), hold("tool"), "lib/dpkg/lock-frontend"),
-        (("driver",), repair, "lib/dpkg/lock"),
-    ],
-)
-def test_whatever_changes_packages_waits_for_the_lock_of_another_program(half, ask, lock, monkeypatch, tmp_path, shelf):
-    monkeypatch.setattr(package_manager, "_PAUSE", 0.1)
-    installed = {"driver": "1"} if half else {"tool": "4", "gl": "1"}
-    like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})
-    real = real_deb.RealDeb(tmp_path, like, shelf)
-    real.use(monkeypatch)
-    said = []
-    with open(real.root / "var" / lock, "w") as held:
-        fcntl.lockf(held, fcntl.LOCK_EX)
-        threading.Timer(0.5, lambda: fcntl.lockf(held, fcntl.LOCK_UN)).start()
-        answer = ask(Apt(log=said.append))
-    assert not answer or answer[0], answer
-    assert real.seen != (installed, [])
-    runs = sum(line.startswith("$ apt-get") for line in said)
-    assert runs < 2 or "archives" in lock, "apt itself waits for dpkg's lock"
