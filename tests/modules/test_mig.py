@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_mig
 
 from gpusetup.content import host_code
@@ -40,18 +39,6 @@ def lay(host, run_module):
 
 def of(profile, count):
     return {"enabled": True, "instances": [{"profile": profile, "count": count, "compute": []}]}
-
-
-def test_a_real_h100_s_tables_are_read():
-    captured = Path(__file__).with_name("captures")
-    told = {"-lgip": "h100-mig-lgip.txt", "-lgipp": "h100-mig-lgipp.txt"}
-    run = lambda arguments: {"rc": 0, "out": (captured / told[arguments[-1]]).read_text(), "err": ""}  # noqa: E731
-    rows = probe.profiles(run, "0000:00:06.0")
-    every = list(range(7))
-    assert [(row["name"], row["id"], row["total"], row["starts"], row["size"]) for row in rows] == [
-        ("1g.10gb", 19, 7, every, 1), ("1g.10gb+me", 20, 1, every, 1), ("1g.20gb", 15, 4, [0, 2, 4, 6], 2),
-        ("2g.20gb", 14, 3, [0, 2, 4], 2), ("3g.40gb", 9, 2, [0, 4], 4), ("4g.40gb", 5, 1, [0], 4), ("7g.80gb", 0, 1, [0], 8),
-    ]  # fmt: skip
 
 
 def test_gpus_are_cut_once_and_neither_a_check_nor_a_second_time_changes_anything(host, lay):

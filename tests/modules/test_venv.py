@@ -144,21 +144,11 @@ def test_the_mark_is_written_once_the_packages_are_on_the_disk(run_module, wante
     assert ((tmp_path / "synced").read_text(), len(list(marks()))) == ("[]", 1)
 
 
-@pytest.mark.parametrize(("cupy", "parts"), [("cupy-cuda12x[ctk]==14.2.0", True), ("cupy-cuda12x==14.2.0", False)])
-def test_the_toolkit_s_pin_names_the_parts_that_cupy_brings(cupy, parts):
-    lines = [cupy, "cuda-toolkit==12.2.2 --hash=sha256:1", "nvidia-cudnn-cu12==9.28.0.42"]
-    text = venv.installer.text_of(lines).splitlines()
-    assert venv.pins(text) == venv.pins(lines)
-    assert [line.partition("]==")[0] for line in text[1:2] if line.startswith("cuda-toolkit[")] == (
-        ["cuda-toolkit[cublas,cudart,cufft,curand,cusolver,cusparse,nvrtc"] if parts else []
-    )
-    assert text[1].endswith("==12.2.2 --hash=sha256:1")
-
-
-def test_a_python_that_answers_nonsense_is_said(tmp_path):
-    write(tmp_path, {"python": '#!/bin/sh\necho hello; [ $1 = -c ] || echo "{}"\n'}, 0o755)
-    with refused("does not answer"):
-        venv.compare(f"{tmp_path}/python", {"frame": "1.0"}, venv.process.environment())
+def test_the_toolkit_s_pin_names_the_parts_that_cupy_brings():
+    plain = "cuda-toolkit==12.2.2 --hash=sha256:1"
+    named = plain.replace("==", "[cublas,cudart,cufft,curand,cusolver,cusparse,nvrtc]==")
+    for cupy, line in (("cupy-cuda12x[ctk]==14.2.0", named), ("cupy-cuda12x==14.2.0", plain)):
+        assert venv.installer.text_of([cupy, plain]) == f"{cupy}\n{line}\n"
 
 
 def test_a_folder_that_is_not_ours_is_refused(run_module, wanted):
