@@ -41,7 +41,6 @@ STAGES: dict[str, dict[str, str]] = {
     "unit": {
         **SSH,
         **RPM,
-        **BROWSER,
         "apt-ftparchive": "apt-utils",
         "cc": "gcc libc6-dev",
         "cloud-init": "cloud-init",

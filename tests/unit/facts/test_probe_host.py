@@ -28,18 +28,6 @@ def test_denied_in_a_capture_stays_denied(machine):
     assert host.unreadable == {"kernel.next": "Permission denied"}
 
 
-def test_a_recorder_remembers_files_links_folders_and_answers(machine):
-    machine.put("/d/one", "keep me\ndrop me\n").put("/d/two").link("/link", "d/one")
-    host, base = package.Recorder(), str(machine.root)
-    assert host.names(base + "/d") == ["one", "two"]
-    assert host.read(base + "/d/one", keep=lambda text: text.split("\n")[0]) == "keep me"
-    assert host.link(base + "/link") == "d/one"
-    assert host.observe("answer", lambda: 42) == 42
-    assert (host.files[base + "/d/one"], host.files[base + "/d/two"]) == (b"keep me", b"")
-    assert (host.links, host.answers) == ({base + "/link": "d/one"}, {"answer": 42})
-    assert base + "/d" in host.folders
-
-
 TOKENS = "/etc/nvidia/ClientConfigToken"
 licence = host_code("gpu_probe.licence")
 

@@ -50,11 +50,6 @@ def test_a_broken_chain_of_capabilities_ends(gpu_machine):
     assert (told["acs_redirect"], told["max_payload"]) == ([], None)
 
 
-def test_a_machine_that_tells_nothing(machine):
-    assert set(pci.settings(machine.live()).values()) == {None, False}
-    assert pci.way_to(machine.live(), GPU)["bar_mib"] is None
-
-
 def config(capabilities, acs=None):
     """A device's configuration: capabilities as id → (offset, 16 bits), and the control bits of ACS."""
     raw, place = bytearray(4096), 0x40

@@ -18,12 +18,10 @@ from gpusetup.cli.main import main
 from gpusetup.cli.verify import FORMATS
 from gpusetup.model.verdict import Curve, Curves, Grid, Item, Result
 from gpusetup.report.formats import render, to_text
-from gpusetup.report.html import _markup
 from gpusetup.report.model import BLAME, HostReport, Report, Row
 from gpusetup.report.topology import picture, sentences, topology_of, topology_svg
 from gpusetup.report.verification import host_report, verification_report
 from gpusetup.verify.machine import Machine
-from gpusetup.verify.pages import page
 from gpusetup.verify.registry import blamed, checks
 from tests.unit.verify.verify_documents import captured, set_smi
 
@@ -192,12 +190,6 @@ def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
     assert linked == set(re.findall(r'id="(check-[^"]+)"', page))
 
 
-def test_a_page_with_a_table_is_a_table_in_html():
-    text = _markup(page(next(check for check in checks() if check.id == "driver.responds")))
-    assert "<td>Driver/library version mismatch</td>" in text
-    assert "|" not in text
-
-
 def test_a_crowd_fits_a_screen_and_names_who_fails():
     good = Result(id="gpu.present", level="quick", verdict="pass", text="8 GPUs")
     hosts = [
@@ -254,12 +246,6 @@ def test_links_are_told_one_to_one_unless_a_gpu_reaches_others_over_more_than_it
     found = topology_of({"gpus": [gpu(number) for number in range(gpus)]}, ways)
     assert said in sentences(found)
     assert topology_svg(found).count("<path") == arcs
-
-
-def test_links_that_a_gpu_has_fewer_of_are_told_one_by_one():
-    links = [{"up": 18 - number, "down": number} for number in (0, 1)]
-    gpus = [gpu(number, nvlinks=links[number], fabric={"state": "Completed"}) for number in (0, 1)]
-    assert "NVLinks: GPU 0 18, GPU 1 17" in sentences(topology_of({"gpus": gpus}))
 
 
 def test_devices_stand_on_their_node_and_below_the_bridge_that_they_share():
