@@ -94,15 +94,6 @@ def test_what_failed_once_is_tried_again_by_the_same_command(host, tool, state):
     assert (again["changed"], host.did) == (False, [])
 
 
-@pytest.mark.parametrize(("read_only", "words"), [(False, "too full"), (True, "mounted read-only")])
-def test_where_boot_has_no_room_nothing_is_touched(host, monkeypatch, read_only, words):
-    row = {"path": "/boot", "needed": 2, "free": 1 + read_only, "read_only": read_only, "for": ["/boot"]}
-    replace(monkeypatch, boot_image.space, rows=lambda _wanted: [row])
-    with refused("GS-472", words):
-        host.nouveau()
-    assert (host.did, Path(names.NOUVEAU_FILE).exists()) == ([], False)
-
-
 def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host):
     host.modules = ["nvidia"]
     host.image()

@@ -8,7 +8,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     dkms,
     dnf,
     kernel_module,
-    package_manager,
     packages,
     planning,
     process,
@@ -185,15 +184,6 @@ def test_lists_that_cannot_be_read_are_no_empty_repository(monkeypatch, broken):
     assert (offer["version"], offer["size"]) == ("580.95.05-1", 10)
 
 
-def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch):
-    found = {"file": "/var/lib/dpkg/lock", "pid": 77, "command": "apt-get"}
-    monkeypatch.setattr(package_manager, "lock_holder", lambda: found)
-    with refused("holds the package manager's lock", "process 77 (apt-get)"):
-        package_manager.wait_until_free(0, lambda *_words: None)
-    monkeypatch.setattr(package_manager, "lock_holder", lambda: None)
-    package_manager.wait_until_free(0, lambda *_words: None)
-
-
 class TestBuilds:
     LOG = (
         "DKMS make.log for nvidia-550.163.01 for kernel 6.12.107\n"
@@ -218,8 +208,6 @@ def test_module_options_stay_on_their_line(bad):
 
 
 def test_unit_names_are_checked():
-    assert services.full_name("nvidia-persistenced") == "nvidia-persistenced.service"
-    assert services.full_name("nvidia-cdi-refresh.path") == "nvidia-cdi-refresh.path"
     for wrong in ("--now", "a\n"):
         with refused():
             services.full_name(wrong)

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from gpusetup.bootstrap.hashes import complete
-from gpusetup.bootstrap.wheels import target_environment, target_tags
+from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.errors import BadInputError
 from tests.refusals import refused
 
@@ -44,10 +42,3 @@ def test_what_the_report_lacks_is_asked_for_again():
     assert len(lines) == 2
     with refused(BadInputError, "GS-772"):
         complete(["a==1"], [item("a", "1", sha256="")], TARGET)
-
-
-@pytest.mark.parametrize(("target", "seen"), [("2.28", [17, 18, 25, 28]), ("2.34", [34]), ("2.35", [34, 35])])
-def test_wheels_for_any_glibc_that_the_target_has_are_seen(target, seen):
-    """NCCL's wheels are for 2.18, CUPTI's of CUDA 13 for 2.25: pip sees only the tags that it is told."""
-    tags = target_tags("3.12", "x86_64", target)
-    assert [glibc for glibc in (*seen, int(target[2:]) + 1) if f"manylinux_2_{glibc}_x86_64" in tags] == seen

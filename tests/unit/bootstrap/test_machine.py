@@ -31,19 +31,6 @@ def drive(status: Status, *outcomes: Outcome, limits: Limits | None = None, boot
     return status
 
 
-@pytest.mark.parametrize(
-    ("fetches", "outcomes", "state"),
-    [
-        (False, (), "waiting"), (False, (OK,), "applying"), (False, (OK, OK), "done"), (False, (OK, NOTHING), "nothing-to-do"),
-        (True, (OK,), "fetching"), (True, (OK, OK), "applying"), (True, (OK, trouble(3)), "failed"),
-    ],
-)  # fmt: skip
-def test_the_straight_way_and_its_ends(fetches, outcomes, state):
-    status = drive(begin(None, now()), *outcomes, limits=Limits(fetches=fetches))
-    assert (status.state, status.ok, status.last_error is None) == (state, state != "failed", state != "failed")
-    assert (status.step, status.of, status.verified) == (4, 4, "pass") or state != "done"
-
-
 def test_a_reboot_is_recorded_before_it_happens_and_resumed_after():
     status = drive(begin(None, now()), OK, REBOOT)
     assert status.state == "rebooting"

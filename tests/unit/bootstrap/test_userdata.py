@@ -23,7 +23,6 @@ from gpusetup.bootstrap.bundle import BESIDE
 from gpusetup.cli.main import main
 from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
-from tests.lab.process import until
 from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
@@ -229,24 +228,6 @@ def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found)
     argv = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment, timeout=60)
     assert done.stdout.splitlines()[-1] == (found or "GS-733")
-
-
-def test_a_start_waits_for_what_a_killed_one_left_working(tmp_path):
-    python = f"#!/bin/sh\n[ $2 = venv ] && mkdir -p $4/bin && exec cp $0 $4/bin\necho begins >>{tmp_path}/log; sleep 1; echo ends >>{tmp_path}/log\n"
-    manifest = json.dumps({"sets": {"a": []}, "pip": "pip", "files": {"pip": {"sha256": ""}}, "gpusetup": "1"})
-    documents = {"bootstrap.json": '{"source": "", "manifest_sha256": "a"}', "bundle/manifest.json": manifest}
-    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes(), "python": python, **documents}, 0o755)
-    code = (
-        "import sys; place = sys.argv[1]; sys.path.insert(0, place); import first_stage as f\n"
-        "f.STATE, f.ETC, f.HOME, f.find_python = place, place, place + '/home', lambda _: (place + '/python', 'a')\n"
-        "f.fetch = f.tell = f.trust = lambda *_: None\nf.prepare()"
-    )
-    argv = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(argv) as killed:
-        until((tmp_path / "log").exists, "pip is at work", 60)
-        killed.kill()
-    subprocess.run(argv, check=True)
-    assert (tmp_path / "log").read_text().split() == ["begins", "ends"] * 2
 
 
 @pytest.mark.parametrize(("gpu", "system", "wheel", "said"), stored_rows("bundle-on-the-desk.json"))
