@@ -144,23 +144,6 @@ def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words
     assert told is None or words in told[0]
 
 
-@pytest.mark.parametrize(
-    ("recovery", "rows", "told"),
-    [
-        ((0, "00000000:00:06.0, GPU Reset\n"), "Yes, No", ("GPU Reset", True, False)),
-        ((2, 'Field "gpu_recovery_action" is not a valid field to query.\n'), "0, 1", (None, False, True)),
-        ((0, "00000000:00:06.0, [N/A]\n"), "[N/A], [N/A]", (None, None, None)),
-    ],
-)
-def test_what_the_driver_asks_for_is_read(tmp_path, recovery, rows, told):
-    host = FolderHost(str(tmp_path))
-    answers = {"recovery": recovery, "rows": (0, f"00000000:00:06.0, {rows}\n")}
-    for name, (code, out) in answers.items():
-        host.observations[f"command:nvidia-smi-{name}"] = {"rc": code, "out": out, "err": ""}
-    asked = dict(zip(("action", "pending", "failed"), told, strict=True))
-    assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": asked}
-
-
 def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path):
     rows = [
         {"boot": "before", "gpus": ["a"], "uptime": 9.0, "time": 1.0},
