@@ -22,8 +22,8 @@ QUICK = (
     "architecture", "cli", "crosscheck", "data", "golden", "hosts", "modules", "property", "unit",
 )  # fmt: skip
 REAL = (
-    "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_gpu_facts.py", "modules/test_stand_in_deb.py",
-    "modules/test_stand_in_rpm.py", "modules/test_venv.py",
+    "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_stand_in_deb.py", "modules/test_stand_in_rpm.py",
+    "modules/test_venv.py",
 )  # fmt: skip
 """Tests of these folders that need seconds each, because pip, dnf, dpkg, container runtimes and shells really run; they rarely break."""
 SIDE_BY_SIDE = ("-n", str(min(4, os.cpu_count() or 1)))

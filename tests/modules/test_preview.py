@@ -139,9 +139,6 @@ def test_a_look_that_breaks_off_looks_once_more(look, monkeypatch):
     answer = look("apt", ("driver", "1"))
     assert answers == []
     assert not answer["refused"]
-    answers = [["E: Failed to fetch http://x  404  Not Found"], []]
-    look("apt", ("driver", "1"))
-    assert len(answers) == 1
 
 
 OURS, OTHER = "https://m.example/c", "https://other.example/x"
