@@ -1,6 +1,7 @@
 """One table of what goes wrong around a command, and one rule for all: words and a code of its own, never a traceback."""
 
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+from gpusetup.cli import streams
 from gpusetup.drive.inventory import examine
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
@@ -33,6 +35,13 @@ def shell(line, folder):
 def test_an_answer_that_cannot_be_written_is_a_failure(command, unbuffered, fault, tmp_path):
     code, _out, err = shell(f"PYTHONUNBUFFERED={unbuffered} {GPUSETUP} {command} {fault}", tmp_path)
     assert (code, UNWRITTEN in err) == (3, True), err
+
+
+def test_a_terminal_that_was_closed_ends_no_command():
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    with streams._Stream(os.fdopen(theirs, "wb", 0), write_through=True) as said:
+        print("stopping", file=said, flush=True)
 
 
 @pytest.mark.parametrize("command", ANSWERS)

@@ -10,6 +10,14 @@ import pytest
 from gpusetup.cli import timers
 from gpusetup.cli.commands import COMMANDS, GROUPS, load_command
 from gpusetup.cli.export import schema_of
+from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Request
+from gpusetup.model.settings import Settings
+from gpusetup.plan.lock import lock_of
+from gpusetup.resolve.api import resolve
+from gpusetup_fleet.supply import choosing
+from gpusetup_fleet.supply.fetching import Wanted
+from gpusetup_fleet.supply.root import Entry
 from tests.property.test_command_line import run, unstated
 from tests.stored import stored_rows
 
@@ -92,3 +100,17 @@ def test_export_monitoring_writes_the_files_that_it_names_and_the_same_again(tmp
     assert json.loads(out)["files"] == sorted(texts[0])
     assert "rules/gpusetup-alerts.yml" in texts[0]
     assert texts[0] == texts[1]
+
+
+def test_what_a_bundle_would_fetch(monkeypatch):
+    request = Request(gpus=("t4",), os="debian12", arch="x86_64")
+    lock = lock_of(resolve(request, matrix()), matrix())
+    files = [Wanted(f"http://x/{name}", name, size, name) for name, size in (("small", 10), ("large", 3_000_000))]
+    packages = tuple(Entry(file.name, "1", file, ()) for file in files)
+    supply = choosing.Supply(choosing.Asked(request, Settings()), (lock,), "compute", packages, (), "3.11")
+    monkeypatch.setattr(choosing, "choose", lambda *_: supply)
+    (wanted,) = document_of(run(["bundle", "--gpu", "t4", "--os", "debian12", "--dry-run", "--format", "json"])[1])[
+        "systems"
+    ]
+    assert [(file["name"], file["size"]) for file in wanted["files"]] == [("large", 3_000_000), ("small", 10)]
+    assert (wanted["packages"], wanted["bytes"]) == (2, 3_000_010)

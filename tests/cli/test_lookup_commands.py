@@ -41,6 +41,13 @@ def test_exit_codes_and_documents(argv, code, reference, tmp_path):
         assert "suggestions" in told
 
 
+def test_warnings_go_to_standard_error_and_quiet_drops_them():
+    words = ["matrix", "torch", "--driver", "550.199.99"]
+    code, out, err = run(words)
+    assert (code, "warning" in out, "550.199.99 is not in the matrix" in err) == (0, False, True)
+    assert run([*words, "--quiet"]) == (0, out, "")
+
+
 def test_a_near_name_is_suggested():
     assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
     assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]

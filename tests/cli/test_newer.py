@@ -48,12 +48,17 @@ def test_nobody_is_asked_without_the_option_and_with_it_the_nearest_release_answ
 
 
 def test_the_login_of_an_index_is_in_no_message(monkeypatch):
-    for answer in (b"<html>", Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")):
+    absent = Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")
+    for answer, said in (
+        (b"<html>", "index.example"),
+        (b'{"files": [1, {}]}', "does not list"),
+        (absent, "index.example"),
+    ):
         monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret-word@index.example/simple")
         monkeypatch.setattr(web, "fetch", Mock(side_effect=[answer]))
         code, told = document("resolve", "torch==99.0.0", "--newer")
         assert code == 4, "the answer of the matrix"
-        assert "index.example" in told["suggestions"][-1]
+        assert said in told["suggestions"][-1]
         assert "secret-word" not in json.dumps(told)
 
 

@@ -59,6 +59,13 @@ def sha256(path):
     return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
+def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home):
+    path = home / "matrix.json"
+    assert asked("export", "--out", path)[0] == 0
+    assert taken(path)[:2] == (0, f"the matrix of {shipped_date()}, by its digest\n")
+    assert matrix().digest == Matrix().digest
+
+
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 def test_a_signature_of_a_known_signer_is_what_it_takes(home):
     path = release(home / "matrix.json", change=one_more)

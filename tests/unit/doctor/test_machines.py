@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.doctor_hosts import captured
+from gpusetup.content import host_code
 from gpusetup.doctor import steps_software
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.facts.collect import matrix_lookup
@@ -73,6 +75,17 @@ def test_the_gpu_code_of_every_framework_counts(tmp_path, machine, packages, cau
     root = shutil.copytree(HOSTS / machine / "root", tmp_path / "root", symlinks=True)
     environment(root, *packages)
     assert (steps_software.frameworks(look_at(root)).cause or None) == cause
+
+
+def test_the_loader_cache_is_read_and_a_cut_one_harms_nothing():
+    names = b"libcuda.so.1\0/usr/lib/libcuda.so.1\0"
+    header = struct.pack("<20sII B3x I 3I", b"glibc-ld.so.cache1.1", 1, len(names), 2, 0, 0, 0, 0)
+    begin = len(header) + 24
+    raw = header + struct.pack("<iIIIQ", 0x0303, begin, begin + 13, 0, 0) + names
+    parse = host_code("gpu_probe.libraries").cached_files
+    assert (parse(raw), parse(raw, "aarch64")) == ({"libcuda.so.1": ["/usr/lib/libcuda.so.1"]}, {})
+    for cut in range(0, len(raw), 7):
+        parse(raw[:cut])
 
 
 UNIT = "nvidia-dcgm-exporter.service"

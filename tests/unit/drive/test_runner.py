@@ -17,7 +17,9 @@ import pytest
 from gpusetup.drive import callback
 from gpusetup.drive.events import Failure
 from gpusetup.drive.runner import Finished, Process, descendants, end_all, end_of, run
+from gpusetup.errors import BadInputError
 from tests.programs import gone
+from tests.refusals import refused
 
 ENV = {"PATH": os.environ["PATH"]}
 DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
@@ -34,6 +36,11 @@ def test_channels_are_kept_apart_our_environment_is_not_inherited_and_arguments_
     done = run([*python(code), hostile], env=ENV, deadline=20)
     assert (done.code, done.out, done.err, done.ok) == (3, f"{hostile}\n", "False\n", False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_program_is_explained():
+    with refused(BadInputError, "GS-401", match="cannot start /no/such/program"):
+        run(["/no/such/program"], env=ENV, deadline=1)
 
 
 def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path):
@@ -201,6 +208,7 @@ NOLOGIN, NO_TTY = "This account is currently not available.\n", "sudo: sorry, yo
     ("printed", "told", "hint"),
     [
         ({"module_stderr": "Killed\n"}, "when memory runs out", ""),
+        ({"module_stderr": "pyenv: python3: command not found\n"}, "pyenv: python3", "interpreter=/usr/bin/python3"),
         ({"module_stdout": NOLOGIN, "module_stderr": ""}, "This account is currently not available.", "-m raw -a id"),
         ({"module_stdout": "", "module_stderr": NO_TTY}, NO_TTY.strip(), "requiretty"),
         ({"module_stderr": "/bin/sh: 1: sudo: Permission denied\n"}, "Permission denied", "cannot run sudo"),
