@@ -1,17 +1,18 @@
-"""The lookup commands from outside: exit codes, what goes where, document shapes, formats, files."""
+"""Commands that change nothing, from outside: exit codes, what goes where, document shapes, formats, files."""
 
 import csv
 import datetime as dt
 import io
 import json
 import shlex
+import sys
 
 import msgspec
 import pytest
 
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.facts import Facts
-from tests.hosts.machines import machine
+from tests.hosts.machines import HOSTS, machine
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -120,3 +121,28 @@ def test_why_ends_in_a_command_that_asks_for_the_same_machine():
     code, out, _ = run(shlex.split(command)[1:])
     assert code == 0
     assert "2.6.0+cu" in out
+
+
+def test_a_capture_of_facts_can_be_looked_at(tmp_path, printed):
+    live, again = (
+        printed(0, "facts", *words, tmp_path / "capture")["hosts"]["localhost"]
+        for words in (("--no-candidates", "--capture"), ("--root",))
+    )
+    for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
+        assert again[part] == live[part]
+
+
+def test_the_facts_of_an_inventory_are_asked_through_ansible(tmp_path, monkeypatch, printed):
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text(
+        f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\nansible_become=false\n[all]\na\n"
+        f"b gpusetup_simulated_root={HOSTS}/debian12-t4-open/root\nc ansible_python_interpreter=/no/python\n"
+    )
+    document = printed(5, "facts", inventory, "--no-candidates", "-e", "gpusetup_become=false")
+    assert set(document["hosts"]) == {"a", "b"}
+    assert document["ok"] is False
+    assert document["hosts"]["b"]["simulated"] is True
+    assert document["hosts"]["b"]["gpus"][0]["name"] == "T4"
+    assert document["hosts"]["a"]["simulated"] is False
+    assert document["failures"]["c"]["reference"] == "GS-309"

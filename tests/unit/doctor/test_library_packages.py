@@ -1,16 +1,22 @@
-"""A missing library is answered with the packages that bring it: by the number in its name, from the matrix."""
+"""Packages of a missing library, and releases that the doctor names: they are what the matrix and `resolve` give."""
 
+import re
 from shlex import quote
 
 import pytest
 
 from gpusetup.doctor import library_packages
+from gpusetup.doctor.builds import for_capability, on_branch
 from gpusetup.doctor.diagnose import diagnose
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.look import cause
+from gpusetup.doctor.text import messages
+from gpusetup.model.request import Request, Requirement
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.lookup import lookup
 from gpusetup.resolve.requests import parse_requirements
-from tests.unit.doctor.score import WORDINGS
+from tests.unit.doctor.score import WORDINGS, entries
 from tests.unit.doctor.test_machines import HOSTS, look_at
 
 
@@ -66,3 +72,39 @@ def test_a_machine_names_its_own_manager(monkeypatch):
     found = diagnose(look_at(HOSTS / "rocky9-a100-open" / "root"))
     assert found.cause is not None
     assert any("dnf install libcudnn8" in line for fix in found.cause.fixes for line in fix.commands)
+
+
+@pytest.mark.parametrize(
+    "entry", [*entries("packages_open"), *entries("packages_closed")], ids=lambda one: one["thread"]
+)
+def test_the_answer_names_all_that_it_has_to(entry):
+    answer = messages(diagnose_text(entry["text"]))
+    assert [word for word in entry.get("tells", ()) if word not in answer] == []
+
+
+@pytest.mark.parametrize(("text", "said"), WORDINGS["of a package"])
+def test_the_answer_names_the_release(text, said):
+    answer = " ".join(messages(diagnose_text(text)).split())
+    for words in said:
+        assert words in answer
+
+
+@pytest.mark.parametrize("branch", [450, 470, 515, 525, 535, 550, 570, 580, 595, 615])
+def test_what_the_doctor_offers_resolve_gives(shipped, branch):
+    told = on_branch(branch)[0]
+    driver = re.search(r"run on ([0-9.]+):", told)[1]
+    torch, *_ = re.findall(r"torch ([0-9.]+\+cu[0-9]+)", told)
+    stack = resolve(Request(requirements=(Requirement(component="torch"),), driver=driver), shipped).stack
+    assert torch == f"{stack.torch.version}+{stack.torch.variant}"
+    for name, said in re.findall(r"(tensorflow|jax|cupy)[^ ,]* ([0-9][0-9.a-z]*[0-9])", told):
+        chosen = resolve(Request(requirements=(Requirement(component=name),), driver=driver), shipped).stack
+        assert getattr(chosen, name).version == said
+
+
+@pytest.mark.parametrize("capability", ["7.0", "8.9", "9.0", "10.0", "12.0"])
+def test_the_doctor_and_the_matrix_name_the_same_first_build(shipped, capability):
+    told = next(line for line in for_capability(capability) if line.startswith("torch has code"))
+    first = re.search(r"from ([0-9.]+)\+", told)[1]
+    asked = Request(requirements=(Requirement(component="torch"),), gpus=(f"sm_{capability.replace('.', '')}",))
+    rows = lookup(asked, shipped)
+    assert first == min((row["torch"] for row in rows), key=lambda text: tuple(map(int, text.split("."))))

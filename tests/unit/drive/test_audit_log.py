@@ -59,7 +59,6 @@ def test_a_forgery_is_seen(log, harm, seen):
 
 def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log, tmp_path_factory):
     head = read(log).head
-    add(log, line_of("token", "collect token", note="one more"))
     assert read(log, head).troubles == ()
     forged = tmp_path_factory.mktemp("forged")
     for number in range(10):

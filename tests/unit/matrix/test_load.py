@@ -71,15 +71,6 @@ def test_what_is_no_document(tmp_path, content, reference):
         load_file("vgpu", path)
 
 
-def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path):
-    path, document = _copy(tmp_path, "vgpu")
-    document["branches"] = document["branches"][:1]
-    path.write_text(json.dumps(document))
-    laid_over = Matrix(tmp_path)
-    assert len(laid_over.vgpu.branches) == 1
-    assert laid_over.driver == Matrix().driver
-
-
 @pytest.mark.parametrize("place", ["gone", "."])
 def test_an_overlay_that_is_no_folder_or_an_empty_one(place, tmp_path):
     with refused(BadInputError, "GS-204"):

@@ -6,25 +6,9 @@ from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import floor, page, rows, vulnerable
 from gpusetup.model.request import Request
 from gpusetup.resolve.api import resolve
-from gpusetup.versions import nv
 from tests.property.test_command_line import run
 
 MATRIX = Matrix()
-ENDS = [
-    (item, branch, first, cve)
-    for item in MATRIX.security.bulletins
-    for branch, first in item.fixed.items()
-    for cve in item.cves
-]
-
-
-@pytest.mark.parametrize(("item", "branch", "first", "cve"), ENDS, ids=[f"{row[3]}-{row[1]}" for row in ENDS])
-def test_the_release_that_ends_a_vulnerability_is_the_first_without_it(item, branch, first, cve):
-    known = {item.version for item in MATRIX.driver.versions} if item.component == "driver" else set()
-    versions = {first, *(version for version in known if str(nv(version).major) == branch)}
-    for version in versions:
-        found = vulnerable(MATRIX, item.component, version)
-        assert (found is not None and cve in dict(found.cves)) == (nv(version) < nv(first)), version
 
 
 def test_a_release_is_named_by_its_version_and_other_words_name_none():
