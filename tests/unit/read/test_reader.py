@@ -100,6 +100,10 @@ def test_without_the_library_nvidia_smi_is_asked(tmp_path, monkeypatch):
     }  # fmt: skip
     assert gpu["processes"][0]["memory"] == 512 << 20
     assert "error" not in document
+    write(tmp_path / "bin", {"nvidia-smi": "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n"}, 0o755)
+    document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()
+    assert (document["gpus"], "NVIDIA-SMI has failed" in document["error"]) == ([], True)
+    assert "/nowhere/libnvidia-ml.so.1" in document["error"], "both reasons are told"
 
 
 @pytest.mark.parametrize(

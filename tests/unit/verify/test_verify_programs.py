@@ -67,8 +67,7 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
 
 
 @pytest.mark.parametrize(
-    ("line", "known"),
-    [("libc.so.6 => /lib", False), ("libcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9", True)],
+    ("line", "known"), [("libc.so.6 => /lib", False), ("libcudnn.so.9 (libc6) => /usr/lib/x", True)]
 )
 def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path, line, known):
     monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", f"echo '\t{line}'")))
@@ -119,18 +118,13 @@ def test_the_highest_ptx_version_is_the_first_that_loads_and_another_error_ends_
     assert (answer["status"], len(asked)) == (700, 1)
 
 
-@pytest.mark.parametrize(
-    ("default", "releases", "others"),
-    [("12.8", ("12.8", "13.0", "12.6"), ["13.0", "12.6"]), ("12.8", ("12.8",), []), (None, None, [])],
-)
-def test_every_toolkit_that_stands_beside_the_default_is_tried(probe, default, releases, others):
-    def nvcc(release):
-        return [f"/usr/local/cuda-{release}/bin/nvcc"]
-
-    roots = [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in releases or ()]
-    lock = None if releases is None else {"wanted": {"packages": {"cuda_roots": roots}}}
-    found = probe.frameworks._others(nvcc(default) if default else None, {"state": {"lock": lock}})
-    assert found == [(release, nvcc(release)) for release in others]
+def test_every_toolkit_that_stands_beside_the_default_is_tried(probe):
+    (default, *others) = (f"/usr/local/cuda-{release}" for release in ("12.8", "13.0", "12.6"))
+    roots = [{"version": path[-4:], "path": path} for path in (default, *others)]
+    lock = {"wanted": {"packages": {"cuda_roots": roots}}}
+    found = probe.frameworks._others([f"{default}/bin/nvcc"], {"state": {"lock": lock}})
+    assert found == [(path[-4:], [f"{path}/bin/nvcc"]) for path in others]
+    assert probe.frameworks._others(None, {"state": {"lock": None}}) == []
 
 
 RAN = {"gpus": [{"index": 0, "error": None, "wrong": 0}, {"index": 1, "error": None, "wrong": 0}], "compile_seconds": 2.1, "runtime_cuda": 12080}  # fmt: skip

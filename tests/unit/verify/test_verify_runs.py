@@ -226,6 +226,12 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
     assert [found[name] for name in checks] == ["skip", "skip", "skip", "pass"]
 
 
+def test_a_gpu_that_computes_wrongly_fails_the_host_whoever_asked_for_the_framework():
+    edits = {"sections/torch/gpus/0/product_error": 0.5, "sections/torch/gpus/0/product_limit": 2e-3}
+    found = results(broken(SMOKE, edits))["torch.cuda"]
+    assert (found.verdict, found.blame) == ("fail", "gpu")
+
+
 @pytest.fixture
 def playbooks(monkeypatch):
     """Stand in for Ansible: answer each playbook with prepared data, and keep what was asked."""
