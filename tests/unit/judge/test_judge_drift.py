@@ -104,6 +104,12 @@ def test_what_is_on_record_is_found_beside_versions_that_followed_it(installed, 
         assert versions.recorded_as({"kernel-devel": "0:1-1"}, name, version) == ("kernel-devel" if there else None)
 
 
+def test_one_of_several_on_record_is_found_when_it_is_the_only_one_left():
+    assert versions.places({"kernel-devel": "0:2-1"}, "kernel-devel-2-1", "2-1") == ["kernel-devel"]
+    assert versions.places({"kernel-devel": "0:1-1"}, "kernel-devel-2-1", "2-1") == []
+    assert versions.recorded_as({"kernel-devel-2-1": "2-1"}, "kernel-devel", "0:2-1") == "kernel-devel-2-1"
+
+
 def test_pins_are_read_from_a_requirements_file():
     lines = [
         "--index-url https://x", "CuPy_cuda12x==13.4.0 \\", "    --hash=sha256:1", "torch[extra] == 2.6.0+cu124",

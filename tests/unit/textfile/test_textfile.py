@@ -74,10 +74,9 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
     }  # fmt: skip
 
 
-_FABRIC = [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)]
-
-
-@pytest.mark.parametrize(("state", "status", "number"), _FABRIC)
+@pytest.mark.parametrize(
+    ("state", "status", "number"), [("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)]
+)
 def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
     fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
     answering(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))

@@ -154,16 +154,6 @@ def test_a_package_that_cannot_be_imported_and_a_machine_without_a_driver_are_an
     assert (alone["devices"], "libcuda.so.1" in alone["why_not"]) == (0, True)
 
 
-def _environment(tmp_path, names, script):
-    """Make a folder with these packages' records, and an interpreter that is a script."""
-    packages = tmp_path / "env/lib/python3.12/site-packages"
-    packages.mkdir(parents=True)
-    for name in names:
-        (packages / f"{name.replace('-', '_')}-1.0.dist-info").mkdir()
-    write(tmp_path / "env/bin", {"python": f"#!/bin/sh\n{script}\n"}, 0o755)
-    return str(tmp_path / "env/bin/python")
-
-
 class _Member:
     def __init__(self, index, *, busy=False, part=None):
         self.gpu, self.key, self.busy, self.part = {"index": index}, str(index), busy, part
@@ -177,32 +167,34 @@ ANSWER = (
 
 @pytest.fixture
 def tried(probe, tmp_path):
-    """Try these packages of an environment; return what was to be tried, the answers, and what ran."""
+    """Try these packages of an environment whose interpreter is a script; return the answers, and what ran."""
 
     def run(names, members, request, script=ANSWER):
-        python = _environment(tmp_path, names, script)
+        for name in names:
+            folder = tmp_path / f"env/lib/python3.12/site-packages/{name}-1.0.dist-info"
+            folder.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "env/bin", {"python": f"#!/bin/sh\n{script}\n"}, 0o755)
+        python = str(tmp_path / "env/bin/python")
         packages = probe.packages.Packages(python, request, str(tmp_path), members)
         packages.start()
         answers, log = packages.finish(), Path(f"{python}.log")
-        ran = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-        shutil.rmtree(tmp_path / "env")
-        return [smoke.package for smoke in packages.smokes], answers, ran
+        return answers, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
     return run
 
 
 def test_an_engine_has_each_gpu_in_a_process_and_leaves_a_busy_one_alone(tried):
     members = [_Member(0), _Member(1, busy=True), _Member(2)]
-    _, answers, ran = tried(["vllm"], members, {"level": "full"})
+    answers, ran = tried(["vllm"], members, {"level": "full"})
     assert [gpu["index"] for gpu in answers["vllm"]["gpus"]] == ["0", "2"]
     assert sorted(ran) == ["vllm 0", "vllm 2"]
-    _, answers, _ = tried(["vllm"], [_Member(0, busy=True)], {})
+    answers, _ = tried(["vllm"], [_Member(0, busy=True)], {})
     assert answers == {"vllm": {"skipped": "another job uses every GPU"}}
 
 
 def test_a_process_that_hangs_is_killed_and_the_others_are_heard(probe, monkeypatch, tried):
     monkeypatch.setattr(probe.packages, "WHOLE", 2.0)
-    _, answers, _ = tried(["peft", "torchvision"], [_Member(0)], {}, f'[ "$2" = peft ] && exec sleep 60; {ANSWER}')
+    answers, _ = tried(["peft", "torchvision"], [_Member(0)], {}, f'[ "$2" = peft ] && exec sleep 60; {ANSWER}')
     assert (answers["peft"]["error"], answers["torchvision"]["devices"]) == ("timeout", 1)
 
 
