@@ -125,20 +125,6 @@ def test_a_transitional_package_is_caught(lab):
     assert packages(host) == before
 
 
-def test_a_build_that_fails_leaves_the_host_as_it_was(lab):
-    host, inventory = lab.one(flavour="debian12", machine="t4")
-    before = present(host, *CONFIGURATION)
-    host.break_packages("dkms-build", "fail")
-    done = play("apply", inventory, nvidia_on_debian(lab.repositories))
-    assert done.code == 2
-    assert "the host has its previous packages" in done.text
-    assert present(host, *CONFIGURATION) == before
-    host.break_packages("dkms-build", "")
-    assert play("apply", inventory, nvidia_on_debian(lab.repositories)).code == 0, (
-        "the same command works once the cause is gone"
-    )
-
-
 def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab):
     host, inventory = lab.one(flavour="debian12", machine="t4")
     wanted = nvidia_on_debian(lab.repositories, gpu_reboot_policy="never")
