@@ -207,20 +207,14 @@ def test_all_nodes_drain_at_once_though_their_jobs_take_long():
     assert (taken.take(plans), taken.ours) == ({}, set(plans))
 
 
-def test_a_stop_while_programs_are_waited_for_gives_the_nodes_back(fleet, monkeypatch):
-    scheduler = Scheduler()
-    made = fleet("both", scheduler=scheduler)
-    found = prepare(made.hosts)
-    monkeypatch.setattr(made.hosts.draining, "wait_idle", lambda _names: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        recover(made.hosts, found)
-    assert scheduler.given == ["both"]
+def test_a_stop_while_a_drained_host_is_reset_names_it(fleet, monkeypatch):
+    made = fleet("both", scheduler=Scheduler())
     monkeypatch.setattr(made.hosts.draining, "wait_idle", lambda _names: {})
     monkeypatch.setattr(module, "_act", lambda *_words: (_ for _ in ()).throw(KeyboardInterrupt))
     said = []
     made.hosts.rollout.reporter.say = said.append
     with pytest.raises(KeyboardInterrupt):
-        recover(made.hosts, found)
+        recover(made.hosts, prepare(made.hosts))
     assert said[-1] == "both: it is still drained: the run ended early; to return it to service: resume both"
 
 

@@ -216,6 +216,14 @@ def test_a_domain_with_too_many_failures_is_left_alone_and_the_others_go_on(roll
     assert [states[name] for name in NAMES] == ["failed", "done", "done", "failed", "done"], "within its budget"
 
 
+@pytest.mark.parametrize("cut", ["begins", None])
+def test_nothing_is_left_of_a_rollout_that_ended_well_or_before_its_first_batch(roll, cut):
+    with pytest.raises(KeyboardInterrupt) if cut else nullcontext():
+        roll({}, cut=cut, batch="1,50%")
+    with pytest.raises(BadInputError, match="has stopped with hosts left to do"):
+        stopped_rollout(roll.home, "hosts.ini")
+
+
 STAMP = MatrixStamp(date="2026-11-26", digest="")
 
 
