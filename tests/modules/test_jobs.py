@@ -114,3 +114,13 @@ def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, m
 
     status = jobs.Job(str(tmp_path), "x", {}).start_or_join(fills_up, 30)
     assert (status["state"], status["failure"]["reference"]) == ("failed", "GS-455")
+
+
+@pytest.mark.parametrize("over", [{"boot": "another"}, {"born": "1"}], ids=["of an earlier boot", "killed"])
+def test_a_job_that_is_over_without_an_end_is_started_again(tmp_path, over):
+    job, pid = jobs.Job(str(tmp_path), "x", {}), os.getpid()
+    there = {"state": "running", "pid": pid, "born": jobs._born(pid), "boot": owner.boot(), "updated": 0, "message": ""}
+    os.makedirs(job.folder)
+    files.write_json(job.status_path, {**there, **over})
+    status = job.start_or_join(lambda _job: {"again": True}, 30)
+    assert (status["state"], status["result"]) == ("done", {"again": True})

@@ -4,7 +4,7 @@ import json
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import gpu_users, owner, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.systemd import Stopped
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import smi
@@ -131,6 +131,12 @@ def test_nobody_resets_under_somebody_else(host, call):
     owner.take(host.given["state_dir"], dict(WHO, home="other", run="apply-9", user="she"), "x")
     call("reset", gpus=[FIRST], fails=("GS-452", "she"))
     assert record(host) == []
+
+
+def test_a_call_of_nvidia_smi_that_ends_is_not_in_the_way(host, call, monkeypatch):
+    monkeypatch.setattr(gpu_users, "who", Mock(side_effect=[[(7, "nvidia-smi")], [(7, "nvidia-smi")], []]))
+    monkeypatch.setattr(gpu_users.time, "sleep", Mock())
+    assert call("reset", gpus=[FIRST])["left"] == {}
 
 
 def gpu(address, capability="9.0", links=0, instances=None):
