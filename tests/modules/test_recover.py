@@ -150,6 +150,13 @@ def test_the_rules_of_nvidia_smi_s_manual(gpus, chosen, nvswitch, manager, words
     assert told is None or words in told[0]
 
 
+def test_a_driver_that_names_no_action_asks_for_none(tmp_path):
+    host = FolderHost(str(tmp_path))
+    host.observations["command:nvidia-smi-recovery"] = {"rc": 0, "out": "00000000:00:06.0, [N/A]\n", "err": ""}
+    nothing = {"action": None, "pending": None, "failed": None}
+    assert smi.recovery_asked(host, "/usr/bin/nvidia-smi") == {"0000:00:06.0": nothing}
+
+
 def test_only_resets_of_this_boot_that_were_done_settle_anything(tmp_path):
     rows = [
         {"boot": "before", "gpus": ["a"], "uptime": 9.0, "time": 1.0},
