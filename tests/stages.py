@@ -22,10 +22,9 @@ QUICK = (
     "architecture", "cli", "crosscheck", "data", "golden", "hosts", "modules", "property", "unit",
 )  # fmt: skip
 REAL = (
-    "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_stand_in_deb.py", "modules/test_stand_in_rpm.py",
-    "modules/test_venv.py",
+    "cli/test_completion.py", "modules/test_container_runtime.py", "modules/test_stand_in_deb.py", "modules/test_venv.py",
 )  # fmt: skip
-"""Tests of these folders that need seconds each, because pip, dnf, dpkg, container runtimes and shells really run; they rarely break."""
+"""Tests of these folders that need seconds each, because pip, dpkg, container runtimes and shells really run; they rarely break."""
 SIDE_BY_SIDE = ("-n", str(min(4, os.cpu_count() or 1)))
 _ENOUGH = 6 << 30
 
@@ -264,8 +263,7 @@ def index() -> Outcome:
     """Let pip and uv resolve every line that `resolve --install` prints, and other parsers read the rest; needs the network."""
     if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "index") != 0:
         return Outcome("index", "failed", 0, failed=1, note="uv and the parsers could not be installed")
-    by_uv = ("tests/unit/bootstrap/test_full_locks.py", "tests/modules/test_venv_named.py")
-    return _pytest("index", "-n", "2", "tests/index", *by_uv)
+    return _pytest("index", "-n", "2", "tests/index", "tests/unit/bootstrap/test_full_locks.py")
 
 
 def inventories() -> Outcome:

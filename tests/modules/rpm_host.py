@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
 
-from tests.fleet.supply.rpms import Rpm
 from tests.modules.stand_ins import replace
 
 NOTHING = (0, "", "")
@@ -35,11 +34,7 @@ class RpmHost:
     breaks_off: int = 0
     fresh: bool = False  # whether its lists were fetched, and the keys of repositories accepted
     on_change: Callable[[], None] = lambda: None
-    streams: dict[str, str] = field(default_factory=dict)  # of versions that belong to one
     enabled: dict[str, str] = field(default_factory=dict)  # the stream of each module
-
-    def package(self, name: str, version: str) -> Rpm:
-        return Rpm(name, version.removeprefix("0:"), "what-nobody-has" if name in self.uninstallable else "")
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         replace(monkeypatch, process, output=self.output, stream=self.stream, which="/usr/bin/{}".format)
@@ -116,20 +111,12 @@ class RpmHost:
         self.enabled |= {module: stream} if what == "enable" else {}
         return NOTHING
 
-    def _to_be_had(self, name: str, words: list[str]) -> list[str]:
-        """Leave out what belongs to a stream that is not enabled, as long as that is looked at."""
-        shown = "--setopt=*.module_hotfixes=true" in words
-        return [one for one in self.offered.get(name, []) if shown or self._is_active(one)]
-
-    def _is_active(self, version: str) -> bool:
-        return version not in self.streams or self.streams[version] in self.enabled.values()
-
     def _repoquery(self, words: list[str]) -> str:
         if "--whatprovides" in words:
             offered = "python3-dnf-plugin-versionlock" in self.offered
             return "python3-dnf-plugin-versionlock\n" * offered if self.fresh else "Is this ok [y/N]: \n"
         names = words[words.index("--qf") + 2 :]
-        rows = [(name, version) for name in names for version in self._to_be_had(name, words)]
+        rows = [(name, version) for name in names for version in self.offered.get(name, [])]
         return "".join(f"{name}\t{version}\tx86_64\tcuda\t1000\tsummary\n" for name, version in rows)
 
     def _asked(self, words: list[str]) -> tuple[list[str], list[str]]:
@@ -155,7 +142,7 @@ class RpmHost:
             names = (name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word))
             name = max(names, key=len, default="")
             text = word[len(name) + 1 :]
-            fitting = [one for one in self._to_be_had(name, words) if not text or one in (text, "0:" + text)]
+            fitting = [one for one in self.offered.get(name, []) if not text or one in (text, "0:" + text)]
             if not fitting:
                 skipped.append(word)
             elif name in self.uninstallable:

@@ -81,17 +81,6 @@ def test_the_argument_comes_once_and_goes(host, before):
     assert (host.cmdline.read_text() if host.cmdline.exists() else None) == before
 
 
-def test_an_entry_that_was_not_made_anew_is_made_by_the_next_call(host):
-    for wanted in (True, False):
-        (host.root / "fails").touch()
-        with refused("kernel-install failed"):
-            host.ask(wanted)
-        assert (OURS in host.options) is not wanted
-        (host.root / "fails").unlink()
-        assert host.ask(wanted) == (True, [])
-        assert (OURS in host.options) is wanted
-
-
 def test_what_was_changed_by_hand_since_stays(host):
     host.cmdline.write_text("root=UUID=1\n")
     host.ask()
@@ -139,14 +128,6 @@ def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host, hook):
     assert host.image != "old"
 
 
-def test_an_initramfs_that_its_tool_left_as_it_was_is_not_called_rebuilt(host):
-    host.tool("update-initramfs", "#!/bin/sh\necho 'update-initramfs: Not updating initramfs.'\n")
-    path = host.root / f"boot/initrd.img-{R}"
-    path.write_text("old")
-    with refused("GS-482", "was not rebuilt", str(path), "update_initramfs"):
-        boot_image.rebuild(R, str(path), host.env)
-
-
 def test_an_initramfs_that_is_nowhere_is_told(host):
     def images():
         given = {"state": "present", "state_dir": str(host.root / "state"), "simulated_root": "", "kernels": [R]}
@@ -161,11 +142,3 @@ def test_an_initramfs_that_is_nowhere_is_told(host):
     (host.root / f"lib/modules/{R}/vmlinuz").unlink()
     (host.root / f"efi/{ID}/{R}/linux").unlink()
     assert images() == (None, [])  # a machine that is booted from outside
-
-
-@pytest.mark.parametrize(("told", "runs"), [("systemd-boot 252.39", True), ("GRUB 2.12", False), ("", False)])
-def test_which_boot_loader_runs(host, monkeypatch, told, runs):
-    path = host.root / "LoaderInfo"
-    path.write_bytes(b"\6\0\0\0" + told.encode("utf-16-le"))
-    monkeypatch.setattr(boot_arguments, "_LOADER_INFO", str(path))
-    assert boot_arguments.systemd_boot_runs() is runs

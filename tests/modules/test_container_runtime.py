@@ -136,15 +136,6 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(call, host, runtime, t
     assert host.folders() == folders
 
 
-def test_settings_that_somebody_changed_since_are_named_with_their_place_when_a_runtime_is_given_up(call, host):
-    settings = host.file(*_FOUND["docker"])
-    assert call("docker")["saved"] == {}
-    settings.write_text(settings.read_text().replace("journald", "local"))
-    found, place = call(), f"{settings}.gpusetup-saved"
-    assert found["saved"] == {str(settings): place}
-    assert any(place in text for text in found["warnings"])
-
-
 def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call, host):
     path, text = _FOUND["docker"]
     host.file(path, text, 0o600)
@@ -178,27 +169,6 @@ def test_settings_that_docker_would_not_take_stay_as_they_are(call, host, versio
     call("containerd", "docker", fails=said)
     assert list(host.tree()) == ["etc/docker/daemon.json"], "of two runtimes none is written when one cannot be"
     assert host.file("etc/docker/daemon.json").read_text() == text
-
-
-def test_a_restart_is_made_up_for_after_a_cut_and_a_runtime_that_does_not_run_waits_for_none(call, host):
-    assert call("docker")["pending"] == []
-    host.running("containerd", since=60)
-    call("containerd")
-    assert call("containerd", restart="always", check=True)["pending"] == ["containerd"]
-    assert "restart" not in host.did
-    told = call("containerd", restart="always")
-    assert (told["changed"], told["pending"]) == (True, [])
-    assert "restart containerd" in host.did
-
-
-def test_a_runtime_that_does_not_come_back_or_does_not_read_its_settings_is_said(call, host):
-    host.running("docker", since=60)
-    host.file("broken", "")
-    said = ("docker did not start with its new configuration", "Job for docker failed")
-    call("docker", restart="always", fails=said)
-    (host.root / "broken").unlink()
-    host.file("knows", "runc")
-    call("docker", restart="always", fails="docker runs without NVIDIA's runtime")
 
 
 def test_a_runtime_or_toolkit_that_is_not_there_is_refused_before_anything_is_written(call, host):

@@ -1,10 +1,8 @@
 """gpu_cuda_default: module files for Lmod, one for each toolkit."""
 
-import shutil
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_cuda_default
 
 from tests.modules.stand_ins import below, replace, write
@@ -35,21 +33,6 @@ def modules(tmp_path):
     return lambda: sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.lua"))
 
 
-def test_each_of_several_toolkits_has_a_module_file_until_removal(call, tmp_path, modules):
-    assert call(*BOTH, check=True)
-    assert modules() == []
-    assert call(*BOTH)
-    assert modules() == ["lmod/cuda/12.8.lua", "lmod/cuda/13.0.lua"]
-    text = (tmp_path / "lmod/cuda/13.0.lua").read_text()
-    assert f'prepend_path("PATH", "{tmp_path}/usr/local/cuda-13.0/bin")' in text
-    assert 'family("cuda")' in text
-    assert not call(*BOTH)
-    ledger = Ledger(str(tmp_path / "state"))
-    for path in sorted(ledger.state["files"], reverse=True):
-        ledger.restore(path)
-    assert modules() == []
-
-
 def test_one_more_or_one_less_touches_no_other(call, tmp_path, modules):
     call(*BOTH)
     before = (tmp_path / "lmod/cuda/12.8.lua").stat()
@@ -59,13 +42,4 @@ def test_one_more_or_one_less_touches_no_other(call, tmp_path, modules):
     after = (tmp_path / "lmod/cuda/12.8.lua").stat()
     assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
     call()
-    assert modules() == []
-
-
-def test_they_are_where_this_lmod_looks_and_without_lmod_nowhere(call, tmp_path, modules):
-    (tmp_path / "el").mkdir()
-    call(*BOTH)
-    assert modules() == ["el/cuda/12.8.lua", "el/cuda/13.0.lua"]
-    shutil.rmtree(tmp_path / "etc/lmod")
-    call(*BOTH)
     assert modules() == []

@@ -87,14 +87,6 @@ def test_a_desktop_a_page_and_a_password_of_one_s_own_and_a_check_touches_nothin
     assert told.read_text().strip() == word
 
 
-def test_everything_goes_again(host, port, configure):
-    configure(port=port)
-    assert configure("none")["changed"] is True
-    assert [str(path) for path in (host.root / "etc").rglob("*") if path.is_file()] == []
-    assert not Path(desktops.LAUNCHER).exists()
-    assert configure("none")["changed"] is False
-
-
 def test_only_a_group_and_a_server_without_a_screen_where_that_is_asked_for(host, port, configure):
     for path in ("sys/class/drm/card0/device", "dev/dri/card0", "drivers/nvidia"):
         (host.root / path).mkdir(parents=True)
@@ -125,22 +117,6 @@ def test_others_come_over_tls_alone(host, port, configure):
     configure(**asked, fails="can be read by everybody")
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"users": ["nobody-of-that-name"]}, "there is no user nobody-of-that-name"),
-        ({"session": "no-such-desktop"}, "no-such-desktop is not on this host"),
-        ({"group": "no-such-group"}, "there is no group no-such-group"),
-        ({"certificate": "/nowhere.crt", "key": "/nowhere.key"}, "/nowhere.crt is not on this host"),
-        ({"backend": "x"}, "an X server needs a GPU"),
-    ],
-)
-def test_what_is_in_the_way_is_refused_untouched(host, configure, asked, said):
-    configure(**asked, fails=("GS-460", said))
-    assert not (host.root / "etc").exists()
-    assert host.did() == []
-
-
 def test_a_port_in_use_is_told(monkeypatch):
     there = ports.Listener(7, "nginx", "nginx.service")
     monkeypatch.setattr(ports, "listeners", lambda place: [there] if "6080" in place else [])
@@ -148,9 +124,3 @@ def test_a_port_in_use_is_told(monkeypatch):
     (failure,) = desktops.in_the_way({"desktops": told})
     assert "127.0.0.1:6080 is in use by nginx (process 7, nginx.service)" in failure.text()
     assert desktops.in_the_way({"desktops": {"users": []}}) == []
-
-
-def test_a_desktop_that_does_not_come_up_fails_with_its_journal(monkeypatch, configure):
-    with serving(b"HTTP") as number:
-        monkeypatch.setattr(desktops, "_VNC_PORT", number)
-        configure(fails=("GS-488", "something else answers"))

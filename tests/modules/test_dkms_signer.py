@@ -1,7 +1,5 @@
 """What DKMS built is signed with the key that was chosen; else it is built anew, and told when that did not help."""
 
-import glob
-
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dkms
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
@@ -56,15 +54,6 @@ def keys(tmp_path_factory):
     return Key(tmp_path_factory.mktemp("site"), "the site"), Key(tmp_path_factory.mktemp("own"), "DKMS own")
 
 
-def test_the_chosen_key_signed_it(host, keys):
-    site, _own = keys
-    host.choose(site)
-    for by_key in (False, True):
-        host.module = signed(site, by_key=by_key)
-        host.mend()
-    assert host.did == []
-
-
 @pytest.mark.parametrize("before", ["another", "nobody"])
 def test_what_another_key_signed_is_built_anew_once(host, keys, before):
     site, own = keys
@@ -92,12 +81,3 @@ def test_without_a_chosen_key_only_secure_boot_asks_for_a_signature(host, keys):
         host.mend()
     host.module = signed(keys[1])
     host.mend()
-
-
-def test_whoever_makes_prebuilt_modules_signs_them(host, keys):
-    (host.tree / "nvidia" / f"kernel-{KERNEL}-x86_64").rmdir()
-    assert glob.glob(str(host.tree / "nvidia/*")) == []
-    host.choose(keys[0])
-    host.module = signed(keys[1])
-    host.mend()
-    assert host.did == []

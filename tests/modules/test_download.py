@@ -22,22 +22,6 @@ def test_what_passes_is_tried_again(site, trouble):
     assert site.asked == 3
 
 
-_TOLD = [("404", 1, "GS-442"), ("403", 1, "GS-442"), ("503", 4, "GS-442"), ("broken", 4, "GS-442"), ("other", 1, "GS-443")]  # fmt: skip
-
-
-@pytest.mark.parametrize(("word", "asked", "reference"), _TOLD)
-def test_what_does_not_pass_is_told(site, word, asked, reference):
-    with refused(reference):
-        fetch(site.says(word), {}, "0" * 64, pause=0.01)
-    assert site.asked == asked
-
-
-def test_a_server_that_stalls_costs_its_deadline_once(site):
-    with refused():
-        fetch(site.says("stalls"), {}, "", seconds=0.3, pause=0.01)
-    assert site.asked <= 2
-
-
 def test_the_endless_text_of_a_redirect_is_not_read(site):
     assert fetch(site.says("moved", "whole"), {}, seconds=1) == CONTENT
     assert site.handler.asked[1:] == ["/moved"]

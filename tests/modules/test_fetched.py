@@ -3,9 +3,6 @@
 import errno
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -50,26 +47,6 @@ def take(left, second):
     return fetched.take(str(left), str(second))
 
 
-def test_the_same_repositories_and_fewer_need_no_second_fetch(left, second):
-    assert take(left, second) == ["W: old"]
-    assert (left / "lists" / "a.example_Packages").exists()
-    found = sorted(path.name for path in (left / "etc").rglob("*") if path.is_file())
-    assert found == ["gpusetup-cuda.sources", "pins"]
-    assert str(second) not in (left / SOURCE).read_text()
-    assert f"Signed-By: {left}/etc/apt/keyrings" in (left / SOURCE).read_text()
-    assert not second.exists()
-
-
-def test_another_address_or_one_more_is_fetched(left, second):
-    write(second, {"etc/apt/sources.list": "deb https://b.example x main\n"})
-    assert take(left, second) is None
-    write(left, {"etc/apt/sources.list": "deb https://c.example x main\n"})
-    assert take(left, second) is None
-    assert left.exists()
-    write(left, {"etc/apt/sources.list": "deb https://b.example x main\n"})
-    assert take(left, second) == ["W: old"]
-
-
 def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_path):
     link = tmp_path / "gpusetup-preview-link"
     link.symlink_to(left)
@@ -100,17 +77,6 @@ def host(left, tmp_path):
     })  # fmt: skip
     (root / LISTS / "partial").mkdir()
     return root
-
-
-def test_apt_is_given_the_lists_of_a_look(left, host):
-    assert fetched.hand_over(str(left), str(host))
-    lists = host / LISTS
-    assert sorted(path.name for path in lists.iterdir()) == [
-        "a.example_InRelease", "a.example_Packages", "a.example_Translation-en", "lock", "partial",
-    ]  # fmt: skip
-    assert (lists / "a.example_InRelease").read_text() == "new"
-    assert not left.exists()
-    assert not fetched.hand_over(str(left), str(host))
 
 
 def test_lists_on_another_file_system_are_copied(left, host, monkeypatch):
@@ -144,17 +110,6 @@ def test_apt_fetches_itself_after_trouble_or_from_elsewhere(left, host, change):
     assert left.exists()
 
 
-def test_apt_fetches_itself_while_somebody_updates_the_lists(left, host):
-    lock = host / LISTS / "lock"
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
-    argv = [sys.executable, "-c", hold, str(lock)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as somebody:
-        somebody.stdout.readline()
-        assert not fetched.hand_over(str(left), str(host))
-        somebody.communicate()
-    assert fetched.hand_over(str(left), str(host))
-
-
 def test_what_nobody_takes_deletes_itself(left):
     fetched.leave(str(left), [])
     until(lambda: not left.exists(), "it is gone", 20)
@@ -178,39 +133,3 @@ def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left, tmp_pa
     assert all(path.exists() for path in (left, new, foreign, link, tmp_path / "somebody-elses"))
     fetched.drop(str(new))
     assert not new.exists()
-
-
-def waits(process, folder):
-    """Say whether a process is the shell that waits to delete a folder."""
-    try:
-        words = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return words[:1] == [b"/bin/sh"] and str(folder).encode() in words
-
-
-@pytest.mark.parametrize("stage", ["look", "wait"])
-def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(tmp_path, stage, monkeypatch):
-    """A look in another process, and what waits to delete its folder: both are killed."""
-    words = (
-        "import sys, time; from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched; "
-        "fetched.PLACE = sys.argv[1]; folder = fetched.new_folder(); "
-        + ("fetched.leave(folder, []); " if stage == "wait" else "")
-        + "print(folder, flush=True); time.sleep(60)"
-    )
-    argv, env = [sys.executable, "-c", words, str(tmp_path)], dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    look = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
-    folder = Path(look.stdout.readline().strip())
-    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
-    fetched.sweep()
-    assert folder.is_dir()
-    look.kill()
-    look.communicate()
-    fetched.sweep()
-    assert folder.is_dir() == (stage == "wait")
-    if stage == "wait":
-        waiting = lambda: {os.getpgid(int(pid)) for pid in os.listdir("/proc") if pid.isdigit() and waits(pid, folder)}  # noqa: E731
-        until(waiting, "the kernel shows the words of a new program, a moment late", 20)
-        [leader] = waiting()
-        os.killpg(leader, signal.SIGKILL)  # it and its sleep; it leads a session of its own
-        until(lambda: fetched.sweep() or not folder.exists(), "it is swept", 20)

@@ -115,26 +115,6 @@ def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host):
     assert "another file in /etc/default/grub.d" in again["warnings"][0]
 
 
-def test_an_image_that_cannot_be_read_must_be_younger_than_the_settings(host):
-    image, settings = host.file("boot/initrd.img"), Path(names.NOUVEAU_FILE)
-    image.write_text("of a kind that nothing here unpacks")
-    settings.write_text("blacklist nouveau\n")
-    os.utime(image, (1, 1))
-    assert followers.BootImage(KERNEL, {}).due()
-    os.utime(image, (time.time() + 5, time.time() + 5))
-    assert not followers.BootImage(KERNEL, {}).due()
-
-
-@pytest.mark.parametrize("path", [(kernel_module, "OPTIONS"), (gpudirect, "OPTIONS")], ids=["nvidia", "p2pdma"])
-def test_options_reach_the_image_that_has_the_module_and_leave_it(host, path):
-    file = Path(getattr(*path))
-    follower = followers.BootImage(KERNEL, process.environment())
-    for text in ("options nvidia A=1\n", "options nvidia A=2\n", None):
-        file.unlink() if text is None else file.write_text(text)
-        settled = [followers.settle([follower], check=check) for check in (True, False, False)]
-        assert settled == [["the initramfs of " + KERNEL]] * 2 + [[]]
-
-
 # --- options of the loaded module ----------------------------------------------------------------------------------
 
 
@@ -193,20 +173,6 @@ def test_a_changed_option_is_in_effect_or_told(configure, kernel):
         assert (told["changed"], told["options_waiting"], kernel.loads) == (changed, [], loads)
 
 
-@pytest.mark.parametrize("way", ["in use", "not now", "check"])
-def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(configure, kernel, way):
-    kernel.obstacle = "in use by python (4711)" if way == "in use" else ""
-    written = "# Written by gpusetup.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
-    Path(kernel_module.OPTIONS).write_text(written)
-    waits = "the module is loaded with NVreg_RestrictProfilingToAdminUsers="
-    for _time in range(2):
-        assert configure(check=way == "check", reload=way != "not now")["options_waiting"] == [waits + "1, 0 is wanted"]
-        assert kernel.loads == 0
-    kernel.show(RmProfilingAdminOnly=0)
-    if way == "in use":
-        assert configure(options={})["options_waiting"] == [waits + "0, which is no longer set"]
-
-
 def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure, host):
     host.broken = {"update-initramfs"}
     configure(fails="update-initramfs failed")
@@ -230,15 +196,6 @@ def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(configur
     waiting, (refused,) = followers.options(kernel, FREE, [])
     assert waiting == []
     assert ("something beside" if why == "another file" else "at the last boot") in refused
-
-
-_KEPT = [("4294967295", "-1"), ("1", "0x1"), ("1", 1), ("Y", "1"), ('"RMForceStaticBar1=1;"', "RMForceStaticBar1=1"), ("0", "n")]  # fmt: skip
-
-
-@pytest.mark.parametrize(("shown", "wanted"), _KEPT)
-def test_values_are_compared_as_the_driver_keeps_them(kernel, shown, wanted):
-    kernel.show(Some=shown)
-    assert kernel_module.otherwise({"NVreg_Some": wanted, "NVreg_NobodyShowsIt": 1}, [], {}) == ([], [])
 
 
 # --- the service manager and what it started ------------------------------------------------------------------------
@@ -269,14 +226,3 @@ def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(
     limits({1: pid1})
     monkeypatch.setattr(process, "output", lambda *_more: (0, f"DefaultLimitMEMLOCK={has}\n" if has else "", ""))
     assert followers.LockedMemory({}).due() is due
-
-
-def test_services_that_were_started_with_the_old_limit_are_named(limits, monkeypatch):
-    rows = {"docker": (11, "infinity"), "slurmd": (12, "infinity"), "kubelet": (0, "infinity"), "crio": (13, "65536")}
-    blocks = [
-        f"Id={name}.service\nActiveState={'active' if pid else 'inactive'}\nMainPID={pid}\nLimitMEMLOCK={limit}\n"
-        for name, (pid, limit) in rows.items()
-    ]
-    limits({11: "8388608", 12: "unlimited", 13: "65536"})
-    monkeypatch.setattr(process, "output", lambda *_more: (0, "\n".join(blocks), ""))
-    assert followers.with_old_limit({}) == ["docker"]

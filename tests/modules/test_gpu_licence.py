@@ -6,31 +6,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_licence
 
 from tests.modules.stand_ins import refused, replace, write
 
-_OUT = "# taken out by gpusetup, a token names the server: "
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", "FeatureType=4\n"),
-        ("# by the package\n#FeatureType=0", "# by the package\nFeatureType=4"),
-        ("FeatureType=1\nEnableUI=FALSE\nFeatureType=2\n", "FeatureType=4\nEnableUI=FALSE\n"),
-        ("EnableUI=FALSE", "EnableUI=FALSE\nFeatureType=4\n"),
-        ("ServerAddress=a\nBackupServerPort=7070\nFeatureType=4\n", f"{_OUT}ServerAddress=a\n{_OUT}BackupServerPort=7070\nFeatureType=4\n"),
-        ("# ServerAddress=a\nFeatureType=4\n", "# ServerAddress=a\nFeatureType=4\n"),
-    ],
-)  # fmt: skip
-def test_settings(before, after):
-    assert gpu_licence.settings(before, 4) == after
-    assert gpu_licence.settings(after, 4) == after, "a second time changes nothing"
-
-
-def test_granted_is_every_gpu():
-    licensed = "Licensed (Expiry: 2027-1-1 0:0:0 GMT)"
-    assert gpu_licence.granted([licensed])
-    for states in ([], [licensed, "Unlicensed (Unrestricted)"], ["N/A"]):
-        assert not gpu_licence.granted(states)
-
 
 @pytest.fixture
 def places(monkeypatch, tmp_path):

@@ -6,33 +6,17 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, owner, systemd
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 from tests.lab.process import until
-from tests.modules.stand_ins import programs, refused
+from tests.modules.stand_ins import refused
 
 
 def slow(running):
     running.tell("work", "half of it", 50)
     until(Path(running.state_folder, "over").exists, "the test lets it end", 60)
     return {"changed": True, "pid": os.getpid()}
-
-
-def test_it_runs_in_another_process_is_joined_and_another_request_refused_meanwhile(tmp_path, monkeypatch):
-    programs(tmp_path, monkeypatch, {"busctl": '#!/bin/sh\necho "$@" >"$STAND_IN_ROOT/asked"\n'})
-    monkeypatch.setattr(systemd, "RUNNING", str(tmp_path))
-    first = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(slow, 0.1)
-    assert first["state"] == "running"
-    with refused("GS-452", "already changing this host"):
-        jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
-    (tmp_path / "over").touch()
-    status = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(lambda _job: pytest.fail("again"), 30)
-    assert status["result"]["changed"] is True
-    assert (pid := status["result"]["pid"]) not in {os.getpid(), os.getsid(0)}
-    assert f" gpusetup-{pid}.scope fail 1 PIDs au 1 {pid} 0" in (tmp_path / "asked").read_text(), (
-        "it outlives the login"
-    )
 
 
 def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path):
@@ -47,17 +31,6 @@ def test_a_resumed_apply_follows_the_job_it_left_behind_at_another_step(tmp_path
     status = packages.start_or_join(lambda _job: pytest.fail("beside"), 30)
     assert (status["state"], status["message"], status["result"]) == ("running", "done", None)
     assert packages.start_or_join(lambda _job: {"own": True}, 30)["result"] == {"own": True}
-
-
-def test_an_answer_nobody_fetched_is_given_once(tmp_path):
-    over = lambda _job: until((tmp_path / "over").exists, "nobody waits", 60) or {"number": 1}  # noqa: E731
-    jobs.Job(str(tmp_path), "x", {}).start_or_join(over, 0)
-    (tmp_path / "over").touch()
-    told = jobs.Job(str(tmp_path), "x", {}).status_path
-    until(lambda: (files.read_json(told) or {}).get("state") == "done", "it has an answer", 60)
-    again = jobs.Job(str(tmp_path), "x", {})
-    assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 1}
-    assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
 
 
 def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, monkeypatch):
@@ -75,33 +48,7 @@ def test_a_failure_that_nobody_fetched_is_tried_again_by_the_next_run(tmp_path, 
     assert not job.joinable(), "an answer from years to come is not of this run"
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (HostFailure("GS-453", "locked", hint="wait"), {"reference": "GS-453", "hint": "wait"}),
-        (OSError(errno.EPERM, "Operation not permitted", "/etc/.half", None, "/etc/x"),
-         {"reference": "GS-498", "context": "/etc/x", "hint": "if lsattr -d /etc shows i or a: chattr -ia /etc; then run the same command again"}),
-        (KeyError("nothing"), {"reference": "GS-450", "hint": ""}),
-        *((OSError(number, os.strerror(number), "/etc/x"), {"reference": reference, "context": "/etc/x", "note": os.strerror(number)})
-          for number, reference in ((errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498"))),
-    ],
-)  # fmt: skip
-def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path, error, told):
-    job = jobs.Job(str(tmp_path), "x", {})
-    status = job.start_or_join(Mock(side_effect=error), 30)
-    failure = status["failure"]
-    assert (status["state"], {name: failure[name] for name in told}) == ("failed", told)
-    assert isinstance(error, KeyError) != bool(failure["hint"])
-    assert not isinstance(error, KeyError) or "KeyError" in Path(job.folder, "log").read_text()
-
-
 refuse = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-
-def test_a_job_that_cannot_write_its_status_is_no_job_that_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs.files, "write_json", refuse)
-    with pytest.raises(OSError, match="No space left"):
-        jobs.Job(str(tmp_path), "x", {}).start_or_join(slow, 0.1)
 
 
 def test_a_disk_that_fills_up_ends_no_step_and_does_not_hide_its_end(tmp_path, monkeypatch):

@@ -2,12 +2,11 @@
 
 import os
 import py_compile
-from itertools import pairwise
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost, packages
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger, history
 
 from tests.modules.stand_ins import refused, replace, write
@@ -21,18 +20,6 @@ def path(tmp_path):
 def mode_and_owner(path):
     seen = path.stat()
     return seen.st_mode & 0o777, seen.st_uid, seen.st_gid
-
-
-def test_a_new_file_goes_away_again(ledger, path):
-    assert ledger.write(str(path), "one\n")
-    written = os.stat(ledger.path).st_mtime_ns
-    assert not ledger.write(str(path), "one\n")
-    ledger.save()
-    assert os.stat(ledger.path).st_mtime_ns == written, "an unchanged record is not written again"
-    assert ledger.write(str(path), "two\n")
-    assert ledger.restore(str(path))
-    assert not path.parent.exists(), "the folder was made for it"
-    assert ledger.state["files"] == {}
 
 
 def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger, tmp_path):
@@ -99,36 +86,7 @@ def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger, tmp_path):
         ledger.link(str(folder), "x")
 
 
-def recorded(ledger):
-    return tuple(ledger.state[name] for name in ("brought", "moved", "taken"))
-
-
-def test_packages_add_up_over_applies(ledger):
-    ledger.record_packages({"installed": {"driver": "1"}, "moved": {"libc": ["1", "2"]}, "removed": {"old": "5"}})
-    ledger.record_packages({"installed": {}, "moved": {"driver": ["1", "2"], "libc": ["2", "3"]}, "removed": {}})
-    assert recorded(ledger) == ({"driver": "2"}, {"libc": "1"}, {"old": "5"})
-    ledger.record_packages({"installed": {"old": "5"}, "moved": {"libc": ["3", "1"]}, "removed": {"driver": "2"}})
-    assert recorded(ledger) == ({}, {}, {})
-
-
-KERNELS = {"headers-1": "1", "headers-2": "2"}
 """How a package set lists two versions side by side."""
-
-
-@pytest.mark.parametrize(
-    ("there", "steps", "brought"),
-    [
-        ({}, [{"headers": "1"}, KERNELS], {"headers": "1", "headers-2": "2"}),
-        ({"headers": "1"}, [{"headers": "1"}, KERNELS], {"headers-2": "2"}),
-        ({}, [{"headers": "1"}], {"headers": "1"}),  # another one of somebody else goes with what we brought
-    ],
-)
-def test_a_second_version_beside_the_first_takes_nothing_away(ledger, there, steps, brought):
-    for before, after in pairwise([there, *steps]):
-        ledger.record_packages(packages.difference(before, after))
-    assert ledger.state["brought"] == brought
-    ledger.record_packages(packages.difference(KERNELS, there))
-    assert (ledger.state["brought"], ledger.state["taken"]) == ({}, {})
 
 
 def test_the_history_keeps_its_newest_applies_whatever_the_clock_said(ledger):

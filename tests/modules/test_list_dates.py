@@ -48,15 +48,6 @@ def test_real_apt_shows_an_older_repository_once_its_lists_are_forgotten(scheme,
         web.shutdown()
 
 
-@pytest.mark.parametrize("place", ["cache/cuda-0123456789abcdef", "cache/raw/cuda"])
-def test_of_the_index_that_dnf_and_zypper_keep(place, tmp_path):
-    for name, revision in ((place, 1767323045), (f"{place}-other", 1)):
-        index = tmp_path / name / "repodata/repomd.xml"
-        index.parent.mkdir(parents=True)
-        index.write_text(f"<repomd><revision>{revision}</revision></repomd>")
-    assert list_dates.of([("cuda", "https://m.example/c")], str(tmp_path)) == {"https://m.example/c": OLD}
-
-
 def test_who_goes_back_is_refused_unless_told_so(tmp_path, monkeypatch):
     monkeypatch.setattr(list_dates, "of", lambda _sources, _folder="": {"file:///srv/bundle": OLD})
     source = {"name": "cuda", "uris": ["file:///srv/bundle"]}

@@ -5,7 +5,6 @@ import io
 import os
 import shutil
 import subprocess
-import tarfile
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
@@ -17,7 +16,6 @@ NAME = "nvidia-driver-local-repo-debian12-580.142"
 _BODY = b"\x04" + bytes(9)
 KEY = bytes([0x98, len(_BODY)]) + _BODY
 """As small as a public key can be: one packet of version 4."""
-PRINT = hashlib.sha1(b"\x99\x00" + bytes([len(_BODY)]) + _BODY).hexdigest().upper()
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("dpkg-deb") is None, reason="needs root and dpkg-deb")
 
 
@@ -38,31 +36,6 @@ def package(folder, name=NAME, keyring=KEY):
 def source(path, **words):
     installer = {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "directory": "debian12"}
     return {"name": "cuda-debian12-local", "kind": "apt", "uris": ["file:///x"], "installer": {**installer, **words}}
-
-
-def files_of(folder):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-
-
-def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path):
-    file = package(tmp_path)
-    place = tmp_path / "there"
-    looked = local_repository.usable(source(file), str(place), True)
-    target = place / f"{NAME}_1.0-1_amd64"
-    assert (looked["uris"], looked["key"]["fingerprints"]) == ([f"file://{target}"], [PRINT])
-    assert "installer" not in looked
-    lists = ["InRelease", "Packages", KEYRING]
-    assert files_of(target) == lists
-    local_repository.usable(source(file), str(place), False)
-    assert files_of(target) == sorted([*lists, "nvidia-smi_1_amd64.deb"])
-    (target / "Packages").write_text("kept")
-    local_repository.usable(source(file), str(place), False)
-    assert (target / "Packages").read_text() == "kept", "what is there is not unpacked again"
-    assert local_repository.sweep(str(tmp_path), []) == []
-    found = local_repository.usable(source(file, fingerprints=["A" * 40]), str(place), True)
-    assert found["key"]["fingerprints"] == ["A" * 40], "what is given is what the key is compared with"
-    plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
-    assert local_repository.usable(plain, str(tmp_path), False) is plain
 
 
 def test_a_mark_is_written_once_its_files_are_on_the_disk(tmp_path, monkeypatch):
@@ -89,17 +62,6 @@ def test_what_is_wrong_is_said_before_anything_is_used(tmp_path):
     other = package(tmp_path / "other", name="cuda-keyring")
     refused_with(tmp_path, "not one of NVIDIA", source(other))
     refused_with(tmp_path, "key cannot be read", source(package(tmp_path / "third", keyring=b"nothing")))
-
-
-def test_a_package_that_is_cut_in_the_middle_of_a_file_is_said(tmp_path):
-    whole, item = io.BytesIO(), tarfile.TarInfo(f"./var/{NAME}/Packages")
-    item.size = 5000
-    with tarfile.open(fileobj=whole, mode="w") as archive:
-        archive.addfile(item, io.BytesIO(b"x" * 5000))
-    members = local_repository._of_tar(io.BytesIO(whole.getvalue()[:1500]), "/x")
-    _name, stream, length = next(members)
-    with refused("cut off"):
-        local_repository._write(str(tmp_path / "Packages"), stream, length)
 
 
 def test_what_nobody_wants_any_more_goes(tmp_path):

@@ -1,9 +1,7 @@
 """GPUs cut into MIG instances by the module and at boot; nvidia-smi is a stand-in that keeps state, in captured words."""
 
-import fcntl
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -50,22 +48,6 @@ def test_gpus_are_cut_once_and_neither_a_check_nor_a_second_time_changes_anythin
     assert "enable gpusetup-mig.service" in host.did()
     lay({FIRST: {"3g.71gb": ["1c.3g.71gb", "2c.3g.71gb"]}})
     assert host.layouts[FIRST] == "1 x 3g.71gb (1c.3g.71gb + 2c.3g.71gb)"
-
-
-@pytest.mark.parametrize(
-    ("wish", "message", "hint"),
-    [
-        ({"1g.10gb": 1}, "it has no profile 1g.10gb", "it has 1g.18gb (up to 7), "),
-        ({"4g.71gb": 2}, "2 x 4g.71gb do not fit on one GPU", "what fits: 1 x 4g.71gb, and beside it one of 1g.18gb,"),
-        ({"3g.71gb": 2, "1g.18gb": 1}, "2 x 3g.71gb, 1 x 1g.18gb do not fit", "what fits: 2 x 3g.71gb"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_what_would(host, lay, wish, message, hint):
-    failure = lay({SECOND: {"7g.141gb": 1}, FIRST: wish}, fails="GS-436")["gpu_failure"]
-    assert message in failure["message"]
-    assert hint in failure["hint"]
-    assert host.layouts == {FIRST: "off", SECOND: "off"}
-    assert host.did() == []
 
 
 def test_a_failure_gives_every_gpu_back_what_it_had(host, lay):
@@ -133,32 +115,12 @@ def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_wo
     assert not lay(wish)["changed"]
 
 
-def test_the_unit_brings_the_layout_back_after_a_reboot(host, lay):
-    lay({FIRST: {"1g.18gb": 7}, SECOND: {"4g.71gb": 1, "3g.71gb": ["1c.3g.71gb"]}})
-    before = host.layouts
-    boot(host)
-    assert host.layouts == before
-    assert mig_kept.FOLDER in Path(mig_kept.UNIT).read_text()
-
-
 def test_files_of_other_parts_of_gpusetup_stay(host, lay):
     ledger = host.ledger
     of_textfile = Path(mig_kept.FOLDER).parent / "gpu/gpu_textfile/look.py"
     ledger.write(str(of_textfile), "the textfile's")
     assert [lay({FIRST: {"1g.18gb": 7}})["changed"] for _time in range(2)] == [True, False]
     assert of_textfile.read_text() == "the textfile's"
-
-
-def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host, lay):
-    (host.root / "version").unlink()
-    assert lay({FIRST: {"1g.18gb": 0}})["changed"]
-    (host.root / "version").write_text("NVRM version: x  580.159.04  y\n")
-    boot(host)
-    assert host.layouts[FIRST] == "7 x 1g.18gb"
-    lay({FIRST: {"1g.18gb": 0}})
-    assert host.ledger.state["mig"]["wanted"][FIRST]["instances"][0]["start"] == 0
-    assert lay()["changed"]
-    assert (host.layouts[FIRST], Path(mig_kept.UNIT).exists(), lay()["changed"]) == ("7 x 1g.18gb", False, False)
 
 
 def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):
@@ -172,18 +134,6 @@ def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host, lay):
     assert not (host.root / "usr/local/lib/gpusetup").exists()
     assert not Path(mig_kept.UNIT).exists()
     assert not lay()["changed"]
-
-
-def test_who_comes_second_waits(host):
-    with open(mig.LOCK, "w") as first:
-        fcntl.flock(first, fcntl.LOCK_EX)
-        second = threading.Thread(target=mig.lay, args=({FIRST: of("7g.141gb", 1)}, process.environment()))
-        second.start()
-        second.join(0.5)
-        assert second.is_alive()
-        assert host.layouts[FIRST] == "off"
-    second.join(20)
-    assert host.layouts[FIRST] == "1 x 7g.141gb"
 
 
 def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host, lay):

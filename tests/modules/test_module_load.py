@@ -54,21 +54,6 @@ def test_what_came_out_goes_back_when_the_next_one_stays(said):
     assert [unit for verb, unit in units if verb == "start"] == stopped[::-1]
 
 
-def test_the_order_in_which_all_goes_and_comes(willing):
-    assert load() is None
-    words = [" ".join(argv) for argv in willing if "is-active" not in argv]
-    order = [
-        "gpusetup-gpu-textfile.timer", "dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service",
-        "nvsm.service", "nvidia-persistenced.service", "nvidia-imex.service", "nvidia-fabricmanager.service",
-    ]  # fmt: skip
-    assert words == [
-        *(f"systemctl stop {unit}" for unit in order),
-        "rmmod nvidia_drm", "rmmod nvidia_modeset", "rmmod nvidia_uvm", "rmmod nvidia",
-        "modprobe nvidia", "modprobe nvidia-uvm", "modprobe nvidia-modeset", "modprobe nvidia-drm",
-        *(f"systemctl start {unit}" for unit in reversed(order)),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("counts", "told"),
     [

@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
 
 from gpusetup.content import host_code
@@ -69,43 +68,12 @@ def left(host):
     return sorted(str(path.relative_to(host)) for top in ("etc", "usr") for path in (host / top).rglob("*") if path.is_file())  # fmt: skip
 
 
-@pytest.mark.parametrize(("dcgm", "there", "other"), [("4.6.1", 0, 1), ("4.7.0", 1, 0)])
-def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(call, host, answering, dcgm, there, other):
-    assert call("dcgm", listen=answering, dcgm=dcgm)["changed"]
-    engine = drop_in(host, "nvidia-dcgm")
-    command = "/usr/bin/nv-hostengine -n --service-account nvidia-dcgm --domain-socket /run/"
-    assert f"ExecStart=\nExecStart={command}" in engine
-    exporter = drop_in(host, "nvidia-dcgm-exporter")
-    assert f"-r unix://{monitoring.SOCKET} -a {answering}" in exporter
-    assert "Requires=nvidia-dcgm.service" in exporter
-    names = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS")
-    listed = [line.split(",")[0] for line in (host / "etc/gpusetup/dcgm-counters.csv").read_text().splitlines()]
-    assert names[there] in listed
-    assert names[other] not in listed
-    (host / "did").write_text("")
-    for unit in ("nvidia-dcgm", "nvidia-dcgm-exporter"):
-        (host / f"units/{unit}.service").write_text("active")
-    age(host)
-    assert not call("dcgm", listen=answering, dcgm=dcgm)["changed"]
-    assert "restart" not in did(host)
-
-
 def test_what_a_package_starts_by_itself_finds_its_address_already(call, host):
     (host / "units/prometheus-node-exporter.service").unlink()
     assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
     assert "exporter $ARGS --web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
     assert "enable" not in did(host)
     assert not call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
-
-
-def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call, host):
-    call("textfile")
-    assert "usr/local/lib/gpusetup/gpu/gpu_textfile/look.py" in left(host)
-    assert "usr/local/lib/gpusetup/gpu/gpu_read/nvml.py" in left(host)
-    assert not [path for path in left(host) if "node-exporter" in path]
-    assert f"--folder {host}/textfiles\n" in (host / "etc/systemd/system/gpusetup-gpu-textfile.service").read_text()
-    age(host)
-    assert not call("textfile")["changed"]
 
 
 SMI = stored("monitoring_smi.txt")
@@ -137,16 +105,6 @@ def test_a_collector_that_writes_nothing_and_an_exporter_that_does_not_answer_ar
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     said = (f"it does not answer on {listen}", "journalctl -u nvidia_gpu_exporter")
     call("nvidia_gpu_exporter", listen=listen, fails=said)
-
-
-def test_a_umask_that_closes_all_to_others_closes_none_of_our_folders(call, host):
-    before = os.umask(0o077)
-    try:
-        call("textfile")
-    finally:
-        os.umask(before)
-    folders = [path for path in (host / "usr/local").rglob("*") if path.is_dir()]
-    assert {oct(path.stat().st_mode & 0o777) for path in folders} == {"0o755"}
 
 
 def test_none_takes_away_all_of_it_and_another_takes_its_place(call, host, answering):
@@ -223,27 +181,3 @@ def test_who_listens_is_found_by_port_and_address():
         listener.bind(("::", 0))
         listener.listen()
         assert ports.listeners(f"127.0.0.1:{listener.getsockname()[1]}"), "it listens everywhere"
-
-
-def test_only_the_unit_of_this_exporter_may_have_its_port(monkeypatch):
-    wish, told = monitoring.asked({"exporter": "dcgm", "listen": "127.0.0.1:9400"}), []
-    for unit in ("", "dcgm-exporter.service", "nvidia-dcgm-exporter.service"):  # without one it is in a container
-        there = [ports.Listener(7, "dcgm-exporter", unit)]
-        monkeypatch.setattr(ports, "listeners", lambda _listen, there=there: there)
-        told += [failure.text() for failure in monitoring.obstacles(wish, process.environment())]
-    assert len(told) == 2
-    words = ("GS-457", "process 7", "gpusetup_monitoring_listen=127.0.0.1:19400")
-    assert [word for text in told for word in words if word not in text] == []
-    assert [monitoring.in_the_way({"monitoring": wish}) for wish in ({}, {"exporter": "none"})] == [[], []]
-
-
-def test_a_daemon_that_was_stopped_is_drift():
-    names = ("nvidia-dcgm-exporter.service", "nvidia-persistenced.service")
-    record = {"services": {name: {"enabled": True} for name in names}}
-
-    def drifted(active):
-        units = [{"unit": unit, "active": active, "enabled": "enabled"} for unit in names]
-        return [item.what for item in drift.monitoring_units({"services": dict(enumerate(units))}, record)]
-
-    assert drifted("inactive") == [names[0]]
-    assert [drifted(active) for active in ("active", "activating", None)] == [[]] * 3

@@ -1,13 +1,11 @@
 """dnf as the roles drive it: what it says, in both its generations."""
 
-from pathlib import Path
-
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, package_manager, packages
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 from tests.modules.rpm_host import wish
-from tests.modules.stand_ins import refused, write
+from tests.modules.stand_ins import write
 from tests.stored import stored, stored_rows
 
 
@@ -50,21 +48,6 @@ def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(monkeypa
     ]  # fmt: skip
 
 
-def test_what_goes_is_named_in_the_way_of_dnf(monkeypatch):
-    said = []
-    monkeypatch.setattr(dnf.process, "stream", lambda argv, *_a, **_k: said.append(argv) or (0, []))
-    dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
-    dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
-    assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
-    assert said[1][-1] == "nvidia-driver-libs.i686"
-    monkeypatch.setattr(
-        dnf.probe_packages, "versionlock_entries", lambda _host: {"nv-0:1-1.*": "nv", "own-0:1-1.*": "own"}
-    )
-    monkeypatch.setattr(dnf.process, "output", lambda argv, *_a: said.append(argv) or (0, "", ""))
-    dnf.Dnf().unhold(["nv"])
-    assert said[-1][-2:] == ["delete", "nv-0:1-1.*"], "a bare name would delete !nv-0:2-1.* too"
-
-
 def test_dnf_5s_locks_go_without_what_somebody_excludes(monkeypatch, tmp_path):
     entry = '[[packages]]\nname = "{}"\ncomment = "x"\n\n[[packages.conditions]]\nkey = "evr"\ncomparator = "{}"\nvalue = "0:1-1"\n\n'
     theirs, ours, other = (entry.format(*words) for words in (("nv", "!="), ("nv", "="), ("nw", "=")))
@@ -75,31 +58,6 @@ def test_dnf_5s_locks_go_without_what_somebody_excludes(monkeypatch, tmp_path):
     dnf.Dnf().unhold(["nv", "nw"])
     assert (tmp_path / "versionlock.toml").read_text() == f'version = "1.0"\n\n{theirs}{other}'
     assert said[-1][-2:] == ["delete", "nw"], "dnf deletes every entry of a name"
-
-
-def test_a_lock_that_another_program_took_is_waited_for_whatever_code_dnf_ends_with(monkeypatch):
-    lines = ["RPM: error: can't create transaction lock on /var/lib/rpm/.rpm.lock (Resource temporarily unavailable)",
-             "Transaction failed: Failed to obtain rpm transaction lock. Another transaction is in progress."]  # fmt: skip
-    answers = [(0, lines[:1]), (1, lines[1:]), (0, ["Complete!"])]  # dnf 4 ends a script with 0
-    monkeypatch.setattr(dnf.process, "stream", lambda *_a, **_k: answers.pop(0))
-    monkeypatch.setattr(package_manager, "_PAUSE", 0)
-    assert dnf.Dnf().purge(["nv"]) == (True, ["Complete!"])
-
-
-def test_dnf_4s_script_installs_and_removes_at_once_and_goes_afterwards(monkeypatch):
-    scripts = {}
-
-    def answer(argv, *_a, **_k):
-        scripts[argv[-1]] = Path(argv[-1]).read_text(encoding="utf-8")
-        return 0, "Nothing to do", ""
-
-    monkeypatch.setattr(dnf.process, "output", answer)
-    monkeypatch.setattr(dnf.process, "stream", lambda *words, **more: answer(*words, **more)[:2])
-    monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: False)
-    dnf.Dnf().simulate([wish("nv", "3:2-1")], ["old"])
-    dnf.Dnf().transact([wish("nv", "3:2-1")], ["old"])
-    assert list(scripts.values()) == ["install nv-3:2-1\nremove old\nrun\n"] * 2
-    assert not any(Path(name).exists() for name in scripts)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +94,3 @@ def test_which_stream_is_enabled_by_the_files_of_both_generations(monkeypatch, t
     monkeypatch.setattr(dnf, "_MODULES5", str(path))
     monkeypatch.setattr(dnf.Dnf, "_is_dnf5", lambda _self: generation == 5)
     assert dnf.Dnf().enabled_stream("nv") == stream
-
-
-@pytest.mark.parametrize("answer", [(0, "", ""), (0, "nv\t0:1-1\tnoarch\n", "error: rpmdbNextIterator: skipping h# 7")])
-def test_a_damaged_database_is_not_a_list_of_packages(monkeypatch, answer):
-    monkeypatch.setattr(dnf.process, "output", lambda *_words: answer)
-    with refused("rpm does not answer"):
-        dnf.Dnf().installed()

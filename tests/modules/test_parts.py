@@ -1,13 +1,11 @@
 """What one run recorded of its parts: the next whole run does the rest, and nothing of an earlier one is wiped."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, record_form
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_state
 
 WANTED = {
     "packages": [{"name": "nvidia-driver"}], "driver": ["580.95.05", "open", []], "container": [["docker"], True],
@@ -54,28 +52,6 @@ def run(tmp_path, monkeypatch):
     return Run(tmp_path / "state")
 
 
-def test_a_check_answers_at_its_end_and_records_nothing(run):
-    """Without an answer, `apply --check` reports that Ansible ended the play early."""
-    answer = gpu_state.act(lifecycle.Lifecycle(run.request(), True), "finish")
-    assert (answer["gpu_result"]["state"], os.path.exists(run.folder)) == ("done", False)
-
-
-def test_a_run_of_some_tags_leaves_the_rest_and_parts_of_several_runs_make_a_whole(run):
-    for tags in (("packages", "driver"), ("container", "python")):
-        run(*tags)
-        assert not run.begin()["converged"]
-    with pytest.raises(FileNotFoundError):  # a write that was cut before its file
-        Ledger(run.folder).write("/proc/gpusetup/x", "x")
-    run("monitoring")
-    assert run.begin()["converged"]
-    other = {**WANTED, "container": [["podman"], True]}
-    run("monitoring", wanted=other)
-    assert run.begin(wanted=WANTED)["converged"], "docker still is"
-    assert not run.begin(wanted=other)["converged"], "podman was not set up"
-    run("container", wanted=other)
-    assert run.begin(wanted=other)["converged"]
-
-
 def test_nothing_that_another_run_recorded_is_wiped(run, tmp_path):
     made = {"path": "/opt/gpusetup", "packages": {"torch": "2.9"}, "adopted": False}
     named = tmp_path / "serve"
@@ -90,19 +66,6 @@ def test_nothing_that_another_run_recorded_is_wiped(run, tmp_path):
             run(*tags, wanted=changed, driver_version="580.95.05" if tags == ["driver"] else "")
             assert {**run.expect, "parts": None} == {**whole, "parts": None}, tags
             assert named.is_symlink()
-
-
-def test_an_environment_that_nobody_asks_for_any_more_is_still_removals_to_take(run, tmp_path):
-    place = tmp_path / "venv"
-    place.symlink_to(tmp_path)
-    run(python={"path": str(place), "packages": {"torch": "2.9"}, "adopted": False})
-    run(wanted={**WANTED, "python": {}})
-    assert run.expect["python"]["path"] == str(place)
-    assert record_form.wrong({"expect": run.expect}) == ""
-    assert list(drift._python({"pythons": []}, {"expect": run.expect})) == []
-    place.unlink()
-    run(wanted={**WANTED, "python": [], "container": []})
-    assert run.expect["python"] is None
 
 
 @pytest.mark.parametrize("kind", ["waits", "pending"])
@@ -121,29 +84,6 @@ def test_what_waits_is_told_and_looked_at_again(run, kind):
     run()
     assert run.begin()["converged"]
     assert list(drift.waits(here, Ledger(run.folder).state)) == []
-
-
-def test_the_lock_of_a_part_is_not_the_hosts(run):
-    run(lock={"key": "whole"})
-    wanted = {**WANTED, "driver": ["590", "open", []], "monitoring": {"exporter": "textfile"}}
-    run("driver", lock={"key": "parts"}, wanted=wanted)
-    assert Ledger(run.folder).state["lock"] == {"key": "whole"}
-    run("monitoring", lock={"key": "parts"}, wanted=wanted)
-    assert Ledger(run.folder).state["lock"] == {"key": "parts"}, "both together are all of it"
-
-
-def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(run, monkeypatch):
-    wanted = {**WANTED, "module_options": {"NVreg_A": 1}}
-    answers = [(["A waits"], []), ([], ["A is refused"]), ([], [])]
-    asked = []
-    monkeypatch.setattr(lifecycle.followers, "options", lambda _machine, *words: asked.append(words) or answers.pop(0))
-    told = run(wanted=wanted, pending={"module_options": ["A waits"]})
-    assert (told["state"], told["reboot"]["reasons"], told["waits"]) == ("pending-reboot", ["A waits"], [])
-    told = run(wanted=wanted)
-    assert (told["state"], told["waits"]) == ("done", ["A is refused"])
-    assert run(wanted=wanted)["state"] == "done"
-    assert asked == [({"NVreg_A": 1}, [])] * 3
-    assert run(wanted=wanted) == "unchanged"
 
 
 @pytest.mark.parametrize(("brought", "back"), [({}, "ours"), ({"nvidia-driver": "580"}, "of a cut apply")])

@@ -58,31 +58,6 @@ def debian(monkeypatch):
     return host
 
 
-@pytest.mark.parametrize("generation", [4, 5])
-def test_what_would_be_done_is_told_and_nothing_is_done(look, el, generation):
-    host = el(generation=generation)
-    answer = look("dnf", ("driver", "2-*"), hold=["driver"])
-    assert not answer["refused"]
-    assert answer["transaction"]["upgrade"] == {"driver": ["", "0:2-1"]}
-    assert answer["resolved"] == {"driver": "0:2-1"}
-    assert answer["installed"] == {"driver": "0:1-1"}
-    assert host.installed["driver"] == "0:1-1"
-    assert host.locked == []
-
-
-def test_a_host_that_has_it_all_is_not_asked_further(look, el):
-    host = el()
-    answer = look("dnf", ("driver", "1-1"))
-    assert answer["transaction"] is None
-    assert not [words for words in host.said if "makecache" in words]
-
-
-def test_what_would_be_replaced_unasked_is_refused(look, el):
-    el(offered={"cuda": ["0:12-1"], "driver": ["0:1-1"]}, obsoletes={"cuda": "driver"})
-    assert "also remove driver" in refusals(look("dnf", ("cuda", "")))["GS-467"]
-    assert not refusals(look("dnf", ("cuda", ""), may_remove=["driver"]))
-
-
 def test_without_what_holds_nothing_can_be_held(look, el):
     el(plugin=False)
     assert "versionlock" in refusals(look("dnf", WANTED, hold=["driver"]))["GS-464"]
@@ -132,15 +107,6 @@ def test_a_pin_that_an_apply_takes_away_decides_nothing_in_the_look(look, tmp_pa
     assert seen == ["theirs"]
 
 
-@pytest.mark.usefixtures("debian")
-def test_a_look_that_breaks_off_looks_once_more(look, monkeypatch):
-    answers = [["E: Failed to fetch http://x  Error reading from server. Remote end closed connection"], []]
-    monkeypatch.setattr(preview.planning.Apt, "refresh", lambda _self: answers.pop(0))
-    answer = look("apt", ("driver", "1"))
-    assert answers == []
-    assert not answer["refused"]
-
-
 OURS, OTHER = "https://m.example/c", "https://other.example/x"
 BAD = "W: GPG error: {}/ InRelease: The following signatures were invalid: BADSIG"
 
@@ -179,14 +145,6 @@ class TestSpace:
         plain = space.needs("dnf", {**PLAN, "disk_bytes": -5}, [], 0, builds=False)
         assert plain == {"/usr": 0, "/var/cache": 364 * _MB, "/boot": 0}
 
-    def test_folders_of_one_file_system_share_its_room(self, tmp_path):
-        (row,) = space.rows({str(tmp_path): 5, str(tmp_path / "not/there/yet"): 7})
-        assert row["needed"] == 12
-        assert row["for"] == sorted([str(tmp_path), str(tmp_path / "not/there/yet")])
-        assert row["path"] == space._mount_point(str(tmp_path))
-        other = space.rows({str(tmp_path): 5, "/proc": 1})
-        assert {tuple(row["for"]) for row in other} == {(str(tmp_path),), ("/proc",)}
-
     @pytest.mark.usefixtures("debian")
     def test_a_small_boot_partition_is_refused_by_name(self, look, tmp_path, monkeypatch):
         image = tmp_path / "initrd"
@@ -207,15 +165,6 @@ class TestSpace:
         assert "/boot has 30 MB free, 68 MB are needed (for /boot)" in refusals(answer)["GS-472"]
         there["/boot"] = 90 * _MB
         assert "GS-472" not in refusals(look("apt", ("driver", "1"), driver_version="1"))
-
-    def test_a_full_boot_partition_is_refused_also_where_only_nouveau_is_left_to_do(self, look, debian, monkeypatch):
-        debian.installed["driver"], image = "1", {"nouveau": True, "blacklist": False}
-        replace(monkeypatch, preview.followers.boot_image, path_of=lambda _kernel: __file__)
-        replace(monkeypatch, preview.followers.initramfs, contents=lambda *_path: image)
-        replace(monkeypatch, space, image_space=lambda _size: 1 << 60)
-        assert "too full to rebuild" in refusals(look("apt", ("driver", "1"), driver_version="1"))["GS-472"]
-        image["blacklist"] = True
-        assert not look("apt", ("driver", "1"), driver_version="1")["refused"]
 
     @pytest.mark.parametrize("lacks", [{"f_flag": os.ST_RDONLY}, {"f_bavail": 0}, {"f_ffree": 0}])
     def test_a_disk_that_cannot_be_written_is_refused_before_it_seems_a_bad_signature(self, look, monkeypatch, lacks):
@@ -245,42 +194,3 @@ def test_a_python_that_comes_in_the_same_transaction_need_not_be_there_yet(look,
     el(offered={package: ["0:3-1"]})
     answer = look("dnf", (package, ""), python=str(tmp_path / "python3.12"))
     assert ("GS-473" in refusals(answer)) is refused
-
-
-class TestTheWayBack:
-    CACHED = "driver_1_amd64.deb"
-
-    @pytest.fixture
-    def host(self, tmp_path, monkeypatch):
-        """Whose driver is offered in a newer version alone."""
-        host = DebHost({"driver": "1", "bash": "5"}, {"driver": ["2"], "bash": ["6"]}, cached={"driver": "1"})
-        host.stand_in(monkeypatch)
-        host.lay_cache(tmp_path / "archives", monkeypatch)
-        return host
-
-    @pytest.fixture
-    def seen(self, host, look):
-        def call(**more):
-            answer = look("apt", ("driver", "2"), ("bash", "6"), driver_packages=["driver"], **more)
-            return [(item["level"], item["text"]) for item in answer["findings"] if item["id"] == "way-back"]
-
-        return call
-
-    def test_what_is_cached_can_be_had_and_what_is_not_is_refused_or_told_to_who_wants_no_way_back(
-        self, seen, tmp_path
-    ):
-        newer = ("info", "after a failed transaction these would stay in their new versions: bash")
-        assert seen() == [newer], "what is not of the stack may stay newer"
-        (tmp_path / "archives" / self.CACHED).unlink()
-        (level, text), _other = seen()
-        words = "a failed transaction could not be undone; driver 1; neither a repository nor a package cache has"
-        assert (level, text.startswith(words)) == ("refuse", True)
-        told, _other = seen(no_way_back=True)
-        assert told == ("warn", "a failed transaction could not be undone: driver 1")
-
-    @pytest.mark.usefixtures("host")
-    def test_keeping_it_needs_room(self, look, tmp_path, monkeypatch):
-        monkeypatch.setattr(preview.way_back, "kept_bytes", lambda _way, _folder: 1 << 60)
-        found = refusals(look("apt", ("driver", "2"), driver_packages=["driver"]))
-        assert "MB are needed (for " in found["GS-472"]
-        assert str(tmp_path / "state") in found["GS-472"]

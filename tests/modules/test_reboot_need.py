@@ -43,13 +43,6 @@ def test_a_driver_other_than_the_wanted_one_needs_a_reboot_and_after_it_is_a_fai
     assert ask(None, after_reboot=True, check=True)["needed"] is True, "a rehearsal did not reboot"
 
 
-def test_whoever_changes_packages_is_named_so_that_no_reboot_cuts_it_off(ask, monkeypatch):
-    dpkg = {"file": "/var/lib/dpkg/lock", "pid": 7, "command": "apt upgrade"}
-    for holder in (None, dpkg):
-        monkeypatch.setattr(gpu_reboot_need, "lock_holder", lambda found=holder: found)
-        assert ask(None)["changing"] == [dpkg] * bool(holder)
-
-
 @pytest.mark.parametrize(
     ("states", "patience", "runs"),
     [
@@ -83,12 +76,6 @@ def test_a_reboot_that_could_not_help_is_not_made(ask):
     ask(None, unsigned, fails=("GS-495", "note: ", "not signed"))
 
 
-@pytest.mark.parametrize(("keys", "console"), [((OWN,), True), (({**OWN, "serial": "3c"},), False), ((), False)])
-def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(ask, keys, console):
-    result = ask(None, with_secure_boot(SIGNED, *keys))
-    assert (result["needed"], result["console"]) == (True, console)
-
-
 @pytest.mark.parametrize(("code", "full", "fails"), [(0, False, ""), (1, False, "GS-491"), (0, True, "GS-472")])
 def test_only_a_scheduled_reboot_leaves_its_mark(run_module, tmp_path, monkeypatch, code, full, fails):
     mark, seen = tmp_path / "resume", []
@@ -107,13 +94,6 @@ def test_only_a_scheduled_reboot_leaves_its_mark(run_module, tmp_path, monkeypat
     assert not busy
     assert (seen, mark.exists()) == ([("-r", False), ("-c", False)][: 1 + full], not fails)
     assert fails or abs(mark.stat().st_mtime - time.time() - 60) < 50, "the time of the reboot"
-
-
-def test_a_reboot_at_a_time_of_day_is_the_next_one_of_it():
-    for before in (-3, 3):
-        hours, minutes = time.localtime(time.time() + 60 * before)[3:5]
-        late = gpu_reboot_stage.moment(f"{hours}:{minutes:02}") - time.time()
-        assert abs(late - 60 * before - 86400 * (before < 0)) <= 60
 
 
 def test_the_unit_that_goes_on_goes_with_removal_and_so_does_what_starts_it(tmp_path, monkeypatch):

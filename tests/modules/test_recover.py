@@ -121,12 +121,6 @@ def test_a_reset_is_on_record_before_it_happens(host, call, monkeypatch):
     assert [entry["outcome"] for entry in record(host)] == ["interrupted", "done"]
 
 
-def test_a_reset_that_did_not_help_is_told_and_not_called_done(host, call):
-    host.state(stubborn=True)
-    assert call("reset", gpus=[FIRST])["left"] == {FIRST: "Reset"}
-    assert record(host)[0]["outcome"] == f"{FIRST} still asks for Reset"
-
-
 def test_nobody_resets_under_somebody_else(host, call):
     owner.take(host.given["state_dir"], dict(WHO, home="other", run="apply-9", user="she"), "x")
     call("reset", gpus=[FIRST], fails=("GS-452", "she"))

@@ -4,7 +4,7 @@ import hashlib
 import subprocess
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, process, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, sources
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_repo_source
 
 from tests.modules.stand_ins import refused, write
@@ -45,16 +45,6 @@ _BROKEN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY
 
 
 class TestFingerprints:
-    def test_they_and_the_armour_agree_with_gpg(self, keys):
-        """With its checksum: rpm --import takes no key without one."""
-        for key in keys.values():
-            assert openpgp.fingerprints(key["armored"].encode()) == [key["fingerprint"]]
-            assert openpgp.fingerprints(key["binary"]) == [key["fingerprint"]]
-            assert openpgp.armored(key["binary"]).split() == key["armored"].encode().split()
-            assert openpgp.binary(openpgp.armored(key["binary"])) == key["binary"]
-        both = keys["good"]["binary"] + keys["other"]["binary"]
-        assert openpgp.fingerprints(both) == [keys["good"]["fingerprint"], keys["other"]["fingerprint"]]
-
     @pytest.mark.parametrize(
         ("length", "head"), [(100, b"\x64"), (192, b"\xc0\x00"), (300, b"\xc0\x6c"), (9000, b"\xff\x00\x00\x23\x28")]
     )
@@ -72,11 +62,6 @@ class TestFingerprints:
 
 
 class TestKeys:
-    def test_the_expected_key_is_taken_whatever_way_the_fingerprint_is_written(self, keys):
-        spaced = " ".join(keys["good"]["fingerprint"][i : i + 4] for i in range(0, 40, 4)).lower()
-        key = {"fingerprints": [spaced], "armored": keys["good"]["armored"]}
-        assert sources.key_of(source(key=key), NETWORK) == keys["good"]["binary"]
-
     @pytest.mark.parametrize("beside", [False, True])
     def test_another_key_is_refused_with_both_fingerprints_also_beside_the_expected_one(self, keys, beside):
         both = openpgp.armored(keys["good"]["binary"] + keys["other"]["binary"]).decode()
@@ -108,25 +93,6 @@ class TestKeys:
             sources.key_of(source(key={"package": {**package, "sha256": "0" * 64}}), NETWORK)
         with refused("does not contain"):
             download.member_of_deb(deb.read_bytes(), "etc/passwd")
-
-    def test_zstandard_is_read_by_dpkg_where_zstd_is_missing_and_else_told(self, keys, tmp_path, monkeypatch):
-        deb = keyring(tmp_path, keys["good"]["binary"], "zstd").read_bytes()
-        real, missing = process.raw, ["zstd"]
-
-        def without(argv, *more):
-            return (process.MISSING, b"", b"there is no such program") if argv[0] in missing else real(argv, *more)
-
-        monkeypatch.setattr(process, "raw", without)
-        assert download.member_of_deb(deb, "usr/share/keyrings/k.gpg") == keys["good"]["binary"]
-        missing.append("dpkg-deb")
-        with refused("do: ", "apt-get install zstd"):
-            download.member_of_deb(deb, "usr/share/keyrings/k.gpg")
-
-    @pytest.mark.parametrize("damage", [b"!<arch>\n", b"!<arch>\n" + b"x" * 80, b"nothing", None])
-    def test_a_damaged_package_is_told_as_one(self, keys, tmp_path, damage):
-        with refused("keyring package"):
-            cut = keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()[:-40]
-            download.member_of_deb(damage or cut, "k.gpg")
 
 
 def keyring(folder, key, packing):
@@ -160,15 +126,6 @@ class TestDefinitions:
         with refused("GS-444"):
             sources.check(source(**words))
 
-    def test_deb822_names_its_own_key(self):
-        written = sources.render(source(architectures=["amd64"]), b"\x99key", sources.Layout("/"), [])
-        assert written["/etc/apt/keyrings/cuda.gpg"] == (b"\x99key", 0o644)
-        text, _mode = written["/etc/apt/sources.list.d/cuda.sources"]
-        assert text.partition("\n")[2] == (
-            "Types: deb\nURIs: https://example.org/repo/\nSuites: /\nArchitectures: amd64\n"
-            "Signed-By: /etc/apt/keyrings/cuda.gpg\n"
-        )
-
     def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self):
         known = [
             {"file": "/etc/apt/sources.list", "uri": "http://mirror/debian", "suites": ["bookworm"], "components": ["main"],
@@ -185,14 +142,6 @@ class TestDefinitions:
         written = sources.render(source(kind="dnf", exclude=["a*"]), b"\x99key", sources.Layout("/"), [])
         text, _mode = written["/etc/yum.repos.d/cuda.repo"]
         assert "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda\n" in text
-
-    def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self):
-        entry = {
-            "file": "/etc/apt/sources.list.d/old.list", "uri": "https://example.org/repo", "suites": ["/"], "components": [],
-            "signed_by": None, "nvidia": True,
-        }  # fmt: skip
-        assert sources.conflicts([source()], [entry], [], set()) == [entry]
-        assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
 
     @pytest.mark.parametrize(("name", "address", "text", "left"), stored_rows("switched-off-entries.json"))
     def test_switching_off_leaves_the_other_entries_of_a_file(self, name, address, text, left):

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -139,19 +138,6 @@ def test_from_its_address_it_is_fetched_once_and_resumed(tmp_path, file, monkeyp
         assert made.run() == {"changed": False}
         assert site.asked == 5, "it is there already"
     assert Ledger(str(tmp_path / "state")).state["runfile"]["path"] == address
-
-
-def test_an_address_that_trickles_is_left_and_what_came_is_kept(tmp_path, file, monkeypatch):
-    monkeypatch.setattr(download, "PERIOD", 0.2)
-    with serving() as site:
-        address = served(file, site, "drips")
-        with refused("too slow"):
-            download.bring(address, {}, str(tmp_path), lambda *_words: None, pause=0)
-        assert site.asked == 5
-        served(file, site, "whole")
-        fetched = Path(download.bring(address, {}, str(tmp_path), lambda *_words: None))
-        assert fetched.read_bytes() == file.read_bytes()
-        assert site.handler.spans[0].startswith("bytes=")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import yaml
 from ansible_collections.gpusetup.stack.plugins.action import gpu_reboot_need
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_shared_code, gpu_state
@@ -117,18 +116,6 @@ class Controller(shared_code.SharedCode):
     def _execute_module(self, module_name, module_args, task_vars=None, wrap_async=False):
         self.asked.append((module_name.rpartition(".")[2], module_args, bool(wrap_async)))
         return self.answers.pop(0)
-
-
-def test_a_host_gets_the_code_that_it_asks_for_and_no_more():
-    host = Controller({"changed": True})
-    assert host.ask({"a": 1}, {}, "text of a program") == {"changed": True}
-    ((name, request, _),) = host.asked
-    assert (name, request["arguments"], request["sent"]) == ("gpu_shared_code", {"a": 1}, {})
-    assert set(request) == set(yaml.safe_load(gpu_shared_code.DOCUMENTATION)["options"])
-    host = Controller({"missing": [shared_code.digest({"program": b"text"})]}, {"changed": False})
-    host.ask({}, {}, "text")
-    request = host.asked[1][1]
-    assert list(request["sent"]) == [request["program"]] != [request["code"]]
 
 
 _NOTHING = [([{"missing": []}], 0), ([{"missing": [shared_code.DIGEST]}] * 2, 0), ([], 60)]

@@ -74,22 +74,6 @@ SCRIPTS = {
 UBUNTU, DKMS_OWN, SITE = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub", "/etc/site.der"
 
 
-@pytest.mark.parametrize("system", ["debian", "ubuntu", "pop"])
-@pytest.mark.parametrize("configured", [False, True])
-@pytest.mark.parametrize("dkms", ["", *SCRIPTS])
-def test_which_key_signs_depends_on_the_dkms_that_is_there(tmp_path, dkms, configured, system):
-    root = with_firmware(tmp_path)
-    like = 'ID_LIKE="ubuntu debian"\n' if system == "pop" else ""
-    there = {UBUNTU: "ubuntu's", SITE: "the site's", "/etc/os-release": f"ID={system}\n{like}"}
-    there |= {"/usr/sbin/dkms": SCRIPTS[dkms]} if dkms else {}
-    there |= {"/etc/dkms/framework.conf.d/site.conf": f'mok_certificate="{SITE}"\n'} if configured else {}
-    write(root, {path.lstrip("/"): text for path, text in there.items()})
-    current = [SITE] if configured else [DKMS_OWN if system == "debian" else UBUNTU]
-    wanted = {"2.8.7": [UBUNTU], "3.0.3": []}.get(dkms, current)
-    assert [key["path"] for key in firmware.collect(Below(root))["signing_keys"]] == wanted
-    assert firmware.takes_a_key(Below(root)) is (dkms not in {"2.8.7", "3.0.3"})
-
-
 @pytest.mark.parametrize("dkms", ["", *SCRIPTS])
 def test_a_dkms_that_takes_no_key_is_refused_the_sites(tmp_path, dkms):
     root = with_firmware(tmp_path)
@@ -164,10 +148,3 @@ def test_the_password_is_kept_before_the_firmware_is_asked(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         enrolment.stage()
     assert len((tmp_path / "state/mok-password").read_text().strip()) == 12
-
-
-def test_check_mode_stages_nothing(tmp_path, mokutil):
-    enrolment = enrolling(tmp_path, check=True)
-    assert enrolment.stage() == (True, "staged")
-    assert not mokutil.with_name("mokutil.arguments").exists()
-    assert not (tmp_path / "state").exists()

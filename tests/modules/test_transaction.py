@@ -42,16 +42,6 @@ def debian(monkeypatch):
 
 
 class TestWhatTheHostShows:
-    @pytest.mark.parametrize("generation", [4, 5])
-    def test_install_and_remove_in_one_are_done_and_recorded(self, site, el, generation):
-        host = el({"old-driver": "0:9-1", "driver": "0:1-1"}, generation=generation)
-        done = site.transaction("dnf", ("driver", "2-*"), ("cuda", ""), remove=["old-*"], hold=["driver"])
-        assert host.installed == {"driver": "0:2-1", "cuda": "0:12-1"}
-        assert done["difference"]["removed"] == {"old-driver": "0:9-1"}
-        assert site.state["brought"] == {"cuda": "0:12-1"}
-        assert done["held"] == sorted(host.locked) == ["cuda", "driver"]
-        assert site.unfinished is None
-
     @pytest.mark.parametrize(
         ("fails", "wanted", "words", "undone"),
         [
@@ -106,23 +96,6 @@ class TestWhatTheHostShows:
 
 
 class TestTakenAway:
-    @pytest.mark.parametrize(
-        ("wanted", "then"),
-        [((), {"bash"}), ((("driver", "1"), ("nccl", "2")), {"bash", "driver", "nccl"})],
-        ids=["a removal", "an apply that must not have it"],
-    )
-    def test_what_somebody_took_away_comes_back_only_where_it_is_wanted(self, site, debian, wanted, then):
-        host = debian()
-        site.transaction("apt", *WANTED)
-        del host.installed["cuda"]
-        if wanted:
-            site.transaction("apt", wanted[0], remove=["cuda*"])
-            assert "cuda" not in host.installed
-            site.transaction("apt", *wanted)  # the record has learnt that it is not wanted
-        else:
-            site.transaction("apt", remove=["driver", "nccl"], optional=True)
-        assert set(host.installed) == then
-
     def test_a_removal_leaves_what_a_package_needs_whose_former_version_no_source_has(self, site, debian):
         host = debian({"image": "1"})
         host.offered.update({"image": ["2"], "image-two": ["2"]})
@@ -134,43 +107,6 @@ class TestTakenAway:
 
 
 class TestHolding:
-    def test_the_plugin_comes_with_the_packages_and_goes_with_them(self, site, el):
-        host = el(plugin=False)
-        done = site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert host.locked == ["driver"]
-        assert PLUGIN in host.installed
-        assert PLUGIN not in done["packages"]
-        assert PLUGIN in site.state["brought"]
-        site.transaction("dnf", remove=sorted(site.state["brought"]))
-        assert (host.installed, host.locked) == ({"bash": "0:5-1"}, [])
-
-    def test_without_the_plugin_dnf_4_begins_nothing_and_dnf_5_needs_none(self, site, el):
-        host = el(plugin=False, offered={"driver": ["0:2-1"]})
-        with refused("GS-464", "do: ", PLUGIN):
-            site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert host.installed == {"bash": "0:5-1"}
-        host = el(plugin=False, generation=5, offered={"driver": ["0:2-1"]})
-        site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert host.locked == ["driver"]
-
-    def test_both_architectures_of_a_package_are_held(self, site, debian):
-        """As on a desktop with games: the driver's libraries for 32 bits beside those for 64."""
-        host = debian({"gl": "1", "gl:i386": "1", "bash": "5"})
-        done = site.transaction("apt", ("driver", "1"), hold=["gl", "driver"])
-        assert done["held"] == sorted(host.held) == ["driver", "gl", "gl:i386"]
-        site.transaction("apt", ("driver", "1"))
-        assert host.held == set()
-
-    def test_what_cannot_be_held_does_not_stay(self, site, el, monkeypatch):
-        host = el()
-        monkeypatch.setattr(host, "_versionlock", lambda _words: (0, "", ""))
-        read = transaction.files.read_bytes  # on a host with a folder /nonexistent
-        monkeypatch.setattr(transaction.files, "read_bytes", lambda path: read("/" if path == "/nonexistent" else path))
-        with refused("not held") as caught:
-            site.transaction("dnf", ("driver", "2-1"), hold=["driver"])
-        assert caught.value.result["rolled_back"] is True
-        assert host.installed == {"bash": "0:5-1"}
-
     def test_a_stream_that_dnf_does_not_enable_is_a_failure(self, site, el, monkeypatch):
         host = el({"driver": "0:1-1"}, enabled={"nvidia-driver": "a"})
         monkeypatch.setattr(host, "_module", lambda _words: (0, "", ""))

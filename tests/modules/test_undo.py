@@ -13,9 +13,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Link
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.journal import Journal, Thing
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import FILE, Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import KINDS
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.journal import Journal
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.services import Unit
 
@@ -123,23 +122,6 @@ def test_a_file_that_a_cut_left_open_is_looked_at_when_an_apply_is_finished(host
     assert path.parent.exists() == (cut == "after")
     assert host.run("remove") is None
     assert not path.parent.exists()
-
-
-def test_a_file_that_cannot_be_looked_at_ends_no_apply(host):
-    path = host.root / "etc/elsewhere"
-    Ledger(host.state).begin(FILE, str(path), "go")
-    path.mkdir()
-    assert host.run("apply") is None
-    assert list(Ledger(host.state).state["open"]) == [f"file:{path}"]
-
-
-def _kinds(above=Thing):
-    return {kind for one in above.__subclasses__() for kind in {one.kind, *_kinds(one)}}
-
-
-def test_every_kind_of_entry_has_its_thing():
-    assert _kinds() == set(KINDS)
-    assert FILE not in KINDS, "files are the ledger's own"
 
 
 def test_an_entry_says_what_was_to_become_of_the_thing(tmp_path):

@@ -2,14 +2,11 @@
 
 import sys
 import zipfile
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, venv
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
@@ -114,34 +111,6 @@ def _without_pip(monkeypatch):
     make = lambda self, _argv, _hint: write(Path(self.folder), {"bin/python": "#!/bin/sh\n"}, 0o755)  # noqa: E731
     monkeypatch.setattr(venv.Environment, "_run", make)
     monkeypatch.setattr(venv, "compare", lambda *_words: [])
-
-
-@pytest.mark.usefixtures("_without_pip")
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [(OSError(28, "No space left on device", "pylock.toml"), "GS-472"), (venv.HostFailure("GS-485", "no"), "GS-485")],
-)
-def test_a_build_that_fails_keeps_nothing_of_the_new_one(run_module, wanted, tmp_path, monkeypatch, error, said):
-    monkeypatch.setattr(venv.installer, "write_lock", Mock(side_effect=error))
-    finish(run_module, wanted, "frame==1.0", fails=said)
-    assert [str(path) for path in tmp_path.rglob("opt/*")] == []
-    assert not venv.remove(Ledger(str(tmp_path / "state")), wanted["path"])
-    assert not (tmp_path / "opt").exists()
-
-
-@pytest.mark.usefixtures("_without_pip")
-def test_the_mark_is_written_once_the_packages_are_on_the_disk(run_module, wanted, tmp_path, monkeypatch):
-    marks = partial(tmp_path.rglob, venv.environment.MARK)
-    monkeypatch.setattr(venv.os, "sync", lambda: (tmp_path / "synced").write_text(str(list(marks()))))
-    finish(run_module, wanted, "frame==1.0")
-    assert ((tmp_path / "synced").read_text(), len(list(marks()))) == ("[]", 1)
-
-
-def test_the_toolkit_s_pin_names_the_parts_that_cupy_brings():
-    plain = "cuda-toolkit==12.2.2 --hash=sha256:1"
-    named = plain.replace("==", "[cublas,cudart,cufft,curand,cusolver,cusparse,nvrtc]==")
-    for cupy, line in (("cupy-cuda12x[ctk]==14.2.0", named), ("cupy-cuda12x==14.2.0", plain)):
-        assert venv.installer.text_of([cupy, plain]) == f"{cupy}\n{line}\n"
 
 
 def test_a_folder_that_is_not_ours_is_refused(run_module, wanted):

@@ -1,7 +1,6 @@
 """The way back is looked at before the way forward; what cannot be had again is said, and no host is left without a driver."""
 
 import shutil
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -73,15 +72,6 @@ class TestBefore:
         assert installed() == THERE
         assert site.unfinished is None
 
-    @pytest.mark.parametrize(
-        ("more", "says_so"), [({"offered": BOTH}, False), ({"offered": OFFERED, "cached": GONE}, False), ({"offered": OFFERED}, True)]
-    )  # fmt: skip
-    def test_what_is_offered_or_cached_can_be_had_again_and_whoever_says_so_goes_on(self, begin, site, more, says_so):
-        installed = begin(ubuntu(**more))
-        site.transaction("apt", *WANTED, may_remove=STACK, no_way_back=says_so)
-        assert installed() == AFTER | {"cuda": "13"}
-        assert not (site.folder / "way-back").exists()
-
     def test_a_removal_is_not_meant_to_be_undone(self, begin, site):
         installed = begin(ubuntu(OFFERED))
         site.transaction("apt", remove=[OLD, "libnvidia-gl-570"])
@@ -133,24 +123,6 @@ class TestAfterAFailure:
         with refused():
             site.transaction("dnf", ("nvidia-open", ""), ("cuda", ""), may_remove=["nvidia-*"], no_way_back=True)
         assert host.installed == {"nvidia-open": "3:580.1-1", "bash": "0:5-1"}
-
-    @pytest.mark.parametrize("generation", [4, 5])
-    @pytest.mark.parametrize("fails", [set(), {"cuda"}])
-    def test_the_way_back_of_dnf_leads_through_the_stream_before(self, site, monkeypatch, generation, fails):
-        """Another stream hides the versions of the one before."""
-        old, new = "3:580.1-1", "3:570.1-1"
-        host = RpmHost(
-            {"nvidia-driver": old, "cuda": "0:13-1"}, {"nvidia-driver": [new, old], "cuda": ["0:12-1", "0:13-1"]},
-            generation, fails=fails, streams={new: "570-open", old: "580-open"}, enabled={"nvidia-driver": "580-open"},
-        )  # fmt: skip
-        host.stand_in(monkeypatch)
-        streams = [{"module": "nvidia-driver", "stream": "570-open"}]
-        wanted = (("nvidia-driver", new), ("cuda", "0:12-1"))
-        with refused("GS-455") if fails else nullcontext() as caught:
-            site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
-        assert not fails or caught.value.result["rolled_back"] is True
-        assert host.installed == ({"nvidia-driver": old, "cuda": "0:13-1"} if fails else dict(wanted))
-        assert host.enabled == {"nvidia-driver": "580-open" if fails else "570-open"}
 
 
 class TestTheSourcesOfBefore:
@@ -213,42 +185,6 @@ class TestTheSourcesOfBefore:
         assert host.installed == AFTER | {"cuda": "13"}
         assert not list(etc.parent.parent.glob("gpusetup-preview-*"))
 
-    def test_a_source_that_is_gone_offers_nothing(self, site, etc, monkeypatch):
-        host = self.host(etc, monkeypatch, {})
-        self.replaced(site, etc, "cuda")
-        failed(site, "GS-429")
-        assert host.installed == THERE
-        assert (etc / "sources.list.d/cuda.sources").read_text().startswith(self.A)
-
-    @pytest.mark.parametrize(("fails", "others_write"), [(set(), False), ({"cuda"}, False), (set(), True)])
-    def test_a_bundle_leaves_its_files_to_the_next(self, site, etc, tmp_path, monkeypatch, fails, others_write):
-        """Both are in one folder, one after the other, so that no source changes."""
-        monkeypatch.setattr(way_back, "changeable", lambda path: path if others_write else "")
-        bundle = tmp_path / "srv/bundle"
-        write(bundle / "pool", {f"{name}_{version}_amd64.deb": "x" for name, version in GONE.items()})
-        (etc / "sources.list.d/cuda.sources").write_text(f"URIs: file://{bundle}\nSuites: /\n")
-        host = ubuntu(BOTH)
-        host.installed = {"helper": "1", "bash": "5"}
-        host.stand_in(monkeypatch)
-        monkeypatch.setattr(apt.Apt, "caches", (str(tmp_path / "no-cache"),))
-        site.transaction("apt", (OLD, "570.1"), ("libnvidia-gl-570", "570.1"))
-
-        shutil.rmtree(bundle / "pool")
-        host.offered = dict(OFFERED, helper=["1", "2"])
-        if others_write:
-            failed(site, "GS-429")  # what somebody may have swapped is no way back
-            return
-        site.transaction("apt", (OLD, "570.1"), ("bash", ""))
-        assert len(list((site.folder / "packages").iterdir())) == len(GONE), "they outlast a change of something else"
-        host.fails = fails
-        if fails:
-            failed(site, back=True)
-            assert host.installed == THERE
-            return
-        site.transaction("apt", *WANTED, may_remove=STACK)
-        assert host.installed == AFTER | {"cuda": "13"}
-        assert not (site.folder / "packages").exists(), "nothing that is there is from the bundle"
-
 
 def files_below(folder):
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -258,12 +194,6 @@ def files_below(folder):
 def way(tmp_path):
     write(tmp_path, {"a_1_amd64.deb": b"x" * 1000})
     return way_back.WayBack({"a": f"{tmp_path}/a_1_amd64.deb"}, [], [], [])
-
-
-def test_keeping_takes_room_only_on_another_file_system(way, tmp_path, monkeypatch):
-    assert way_back.kept_bytes(way, str(tmp_path / "state/way-back")) == 0
-    monkeypatch.setattr(way_back.space, "existing", lambda _path: "/proc")
-    assert way_back.kept_bytes(way, "/var/lib/gpusetup/way-back") == 1000
 
 
 def test_a_shelf_outlives_a_cut_while_it_is_renewed(tmp_path, monkeypatch):
