@@ -14,7 +14,6 @@ from tests.stored import stored
 from tests.unit.verify.verify_documents import broken, captured, results
 
 LOCK = {"lock": {"wanted": {"packages": {"containers": [{"name": "nvidia-container-toolkit"}]}}}}
-RUNTIME = stored("verify_containers_runtime.txt")
 
 
 def test_it_tries_what_gpusetup_configured_and_what_is_there(probe):
@@ -34,7 +33,7 @@ def test_it_tries_what_gpusetup_configured_and_what_is_there(probe):
 def test_a_container_says_what_it_sees_and_one_that_gives_nothing_is_an_answer(
     probe, monkeypatch, tmp_path, runtime, way, expected
 ):
-    write(tmp_path / "bin", {runtime: RUNTIME.format(folder=tmp_path, way=way)}, 0o755)
+    write(tmp_path / "bin", {runtime: stored("verify_containers_runtime.txt").format(folder=tmp_path, way=way)}, 0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     monkeypatch.setattr(probe.container, "DEADLINE", 0.5 if way == "hangs" else 60)
     found = probe.container.look(runtime, str(tmp_path))

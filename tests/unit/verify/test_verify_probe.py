@@ -19,14 +19,12 @@ from tests.modules.stand_ins import write
 from tests.programs import alive
 from tests.stored import stored
 
-STAND_IN = stored("verify_probe_stand_in.txt")
-
 
 @pytest.fixture
 def team(probe, monkeypatch, tmp_path):
     """Return a maker of teams whose workers are stand-ins."""
     stand_in = tmp_path / "stand-in.py"
-    stand_in.write_text(STAND_IN, encoding="utf-8")
+    stand_in.write_text(stored("verify_probe_stand_in.txt"), encoding="utf-8")
     made = []
 
     def boot(member):
@@ -56,13 +54,11 @@ def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     assert not alive(grandchild)
 
 
-SMI = stored("verify_probe_smi.txt")
 ASKER = """
 import os, sys
 from gpusetup.verify.probe import Ask, observe_here
 observe_here(Ask(level="smoke", python=sys.argv[1], cuda_home=os.getcwd()), os.environ)
 """
-NVCC = stored("verify_probe_nvcc.txt")
 
 
 def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
@@ -70,7 +66,8 @@ def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
     written = tmp_path / "tmp"
     written.mkdir()
     python = f"#!/bin/sh\necho $PPID $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nexec sleep 60\n"
-    write(tmp_path, {"nvidia-smi": SMI, "bin/nvcc": NVCC, "python": python, "asker.py": ASKER}, 0o755)
+    smi, nvcc = stored("verify_probe_smi.txt"), stored("verify_probe_nvcc.txt")
+    write(tmp_path, {"nvidia-smi": smi, "bin/nvcc": nvcc, "python": python, "asker.py": ASKER}, 0o755)
     asker = subprocess.Popen(
         [sys.executable, "asker.py", str(tmp_path / "python")],
         cwd=tmp_path,

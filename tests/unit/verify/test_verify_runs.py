@@ -13,7 +13,7 @@ from gpusetup.verify.checks.smoke.frameworks import served
 from gpusetup.verify.fleet import hosts_plan, observe_fleet
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.probe import Ask, Observed
-from gpusetup.verify.smi import parse_gpus
+from gpusetup.verify.smi import parse_gpus, parse_topology
 from tests.modules.stand_ins import write
 from tests.records import lock_of
 from tests.unit.verify.verify_documents import ASKED, broken, captured, differences, found_at, results, verdicts
@@ -313,3 +313,8 @@ def test_a_pci_domain_beyond_four_digits():
     text = '<nvidia_smi_log><gpu id="00010000:3A:00.0"><uuid>GPU-1</uuid></gpu><gpu id="00000000:06:00.0"><uuid>GPU-2</uuid></gpu></nvidia_smi_log>'
     assert [gpu.bus_id for gpu in parse_gpus(text)] == ["10000:3a:00.0", "0000:06:00.0"]
     assert parse_gpus('<!DOCTYPE a [<!ENTITY b "c">]><nvidia_smi_log><gpu id="1">&b;</gpu></nvidia_smi_log>') == ()
+
+
+def test_a_topology_with_network_cards():
+    text = "\x1b[4m\tGPU0\tGPU1\tNIC0\tCPU Affinity\x1b[0m\nGPU0\t X \tNV12\tPXB\t0-31\nGPU1\tNV12\t X \tSYS\t0-31\nNIC0\tPXB\tSYS\t X \t\n\nLegend:\n"
+    assert parse_topology(text) == (("X", "NV12"), ("NV12", "X"))
