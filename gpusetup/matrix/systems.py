@@ -26,6 +26,12 @@ def by_id(matrix: Matrix, name: str | None) -> OsRelease | None:
     return next((system for system in matrix.os.systems if system.id == name), None)
 
 
+def codename_of(system: OsRelease | None) -> str | None:
+    """Return what Debian or Ubuntu call a release; None for other distributions."""
+    found = re.search(_CODENAME, system.name) if system else None
+    return found[1] if found else None
+
+
 def find_system(matrix: Matrix, text: str) -> OsRelease:
     """Return the distribution that a text names, or raise BadInputError with similar ones."""
     lowered = text.strip().lower()
@@ -82,8 +88,7 @@ def _named(known: OsFile, text: str) -> Iterator[OsRelease]:
     words = [token for token in tokens if token[0].isalpha() and token not in _SILENT]
     numbers = [token for token in tokens if token[0].isdigit()]
     for system in known.systems:
-        codename = re.search(_CODENAME, system.name)
-        if codename is not None and codename[1] in words:  # `noble`, `ubuntu noble`
+        if codename_of(system) in words:  # `noble`, `ubuntu noble`
             yield system
     families = {known.said_as.get(word, word) for word in words}
     if len(families) != 1 or not numbers:

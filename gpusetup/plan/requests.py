@@ -13,6 +13,8 @@ from gpusetup.components.record import record_of, requested
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
 from gpusetup.matrix.load import Matrix
+from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.matrix.systems import by_id, codename_of
 from gpusetup.model.facts import HostFacts, Python
 from gpusetup.model.facts_machine import Gpu, Storage
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
@@ -128,10 +130,6 @@ def _requirements(settings: Settings, adopted: Python | None) -> tuple[Requireme
 
 
 UNKNOWN_KERNEL = "unknown"
-CODENAMES = {
-    "debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie",
-    "ubuntu20.04": "focal", "ubuntu22.04": "jammy", "ubuntu24.04": "noble", "ubuntu26.04": "resolute",
-}  # fmt: skip
 _DEBIAN_LIKE = ("debian", "ubuntu")
 _SUSE_LIKE = ("sles", "opensuse")
 
@@ -142,7 +140,7 @@ def described_host(request: Request) -> HostFacts:
     match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
     name, version = match.groups() if match else ("", "")
     family = "debian" if name in _DEBIAN_LIKE else "suse" if name.startswith(_SUSE_LIKE) else "redhat"
-    codename = CODENAMES.get(label)
+    codename = codename_of(by_id(load_matrix(), label))
     archive = [codename, f"{codename}-updates", f"{codename}-security"] if codename else []
     document: dict[str, Any] = {
         "os": {"id": name, "version_id": version, "codename": codename, "name": label,

@@ -17,10 +17,11 @@ from gpusetup.bootstrap.bundle import replaced
 from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.matrix.load import matrix
+from gpusetup.matrix.systems import by_id, codename_of
 from gpusetup.model.package import Package, Source
 from gpusetup.model.record import Arch
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan.requests import CODENAMES
 from gpusetup_fleet.supply.fetching import Pool, Wanted
 from gpusetup_fleet.supply.root import Entry, Extras, Root
 from gpusetup_fleet.supply.signing import Signer
@@ -103,8 +104,8 @@ _LINES = {
 
 def archive_of(system: str, arch: Arch) -> tuple[str, ...]:
     """Return the lines of sources.list for a release."""
-    family = "debian" if system.startswith("debian") else "ubuntu"
-    codename = CODENAMES.get(system)
+    family, keyring = ("debian", _DEBIAN) if system.startswith("debian") else ("ubuntu", _UBUNTU)
+    codename = codename_of(by_id(matrix(), system))
     if codename is None:
         raise BadInputError(
             "GS-764", f"gpusetup knows no archive of {system}", path="--os",
@@ -116,7 +117,6 @@ def archive_of(system: str, arch: Arch) -> tuple[str, ...]:
         "security": ports if arch == "aarch64" else "http://security.ubuntu.com/ubuntu",
         "codename": codename,
     }
-    keyring = _DEBIAN if family == "debian" else _UBUNTU
     return tuple(
         f"deb [signed-by={keyring}] {url.format(**places)} {suite} {components}"
         for url, suites, components in _LINES[family]
