@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.bootstrap import bundle, effects, wheels
+from gpusetup.bootstrap import bundle, effects
 from gpusetup.bootstrap.effects import fetch_lock
 from gpusetup.bootstrap.userdata import Config, read_config
 from gpusetup.bootstrap.web import Unfetched, authorities, cause, fetch
@@ -19,7 +19,6 @@ from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError
 from tests.flaky import CONTENT, serving
 from tests.refusals import refused
-from tests.replay import metadata, packed
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,6 @@ def site():
 
 
 PASSING = ("broken", "chunked, broken", "hangs up", "503", "500", "429", "408")
-FINAL = ("404", "403", "401", "410")
 
 
 def first_stage(url: str, target: Path, patience: float) -> str:
@@ -80,15 +78,6 @@ def test_what_passes_is_tried_again(site, tmp_path, trouble):
     assert first_stage(site.says(trouble, trouble, "whole"), tmp_path / "got", 30) == "fetched"
     assert site.asked == 3
     assert (tmp_path / "got").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("answer", FINAL)
-def test_a_no_is_final_everywhere(site, tmp_path, answer):
-    with pytest.raises(Unfetched, match=answer):
-        fetch(site.says(answer), limit=1 << 20, patience=30, pause=0.01)
-    assert site.asked == 1
-    assert first_stage(site.says(answer), tmp_path / "got", 30).startswith("GS-731 6")
-    assert site.asked == 1
 
 
 def test_a_url_that_is_none_is_not_tried_again(monkeypatch):
@@ -151,25 +140,6 @@ def test_the_pulled_lock_survives_a_break(site, tmp_path, monkeypatch):
     assert fetch_lock(msgspec.structs.replace(config, fetch_deadline=0), target).exit == 6
     site.says("other")
     assert (fetch_lock(config, target).exit, target.exists()) == (3, False), "only the pinned lock is taken"
-
-
-def test_pip_asks_again_for_an_index_that_breaks_off(site, tmp_path):
-    wheel = "thing-1.0-py3-none-any.whl"
-    page = f'<!DOCTYPE html><html><body><a href="/files/{wheel}">{wheel}</a></body></html>'.encode()
-    body = packed("thing", "1.0", metadata("thing", "1.0"))
-    site.handler.content = {"/simple/thing/": page, f"/files/{wheel}": body}
-    index = {"PIP_INDEX_URL": f"{site.url}/simple", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    words = ("download", "--no-deps", "--no-cache-dir", "--dest", str(tmp_path), "thing")
-    site.says("broken", "whole")
-    done = wheels.pip(*words, deadline=120, pause=0.01, **index)
-    assert done.ok, done.err
-    assert (tmp_path / wheel).exists()
-    assert site.handler.asked.count("/simple/thing/") == 2
-    site.says("404")
-    done = wheels.pip(*words, deadline=120, pause=0.01, **index)
-    assert not done.ok
-    assert site.handler.asked.count("/simple/thing/") == 1, "what is not there is not asked for again"
-    assert "No matching distribution" in wheels.last_words(done)
 
 
 CONFIG = Config(source="https://x.example", manifest_sha256="0" * 64, stage="image", callback="https://cb.example")

@@ -7,7 +7,6 @@ import multiprocessing
 import threading
 import time
 from contextlib import suppress
-from copy import copy
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from unittest.mock import Mock
@@ -24,7 +23,6 @@ from gpusetup.bootstrap.web import Unfetched, session
 from gpusetup.errors import PreflightError
 from gpusetup.model.status import Problem, Status
 from tests.flaky import listening
-from tests.lab.process import until
 
 STATUS = begin(None, Moment("2026-01-01T00:00:00Z", "b"))
 
@@ -166,33 +164,3 @@ def test_the_callback_retries_and_carries_the_token(tmp_path):
             opened.post(web.url, data=b"")
     assert [who for who, _ in handler.seen] == ["Bearer s3cret"] * 3 + [None]
     assert msgspec.json.decode(handler.seen[-2][1], type=Status) == STATUS
-
-
-def test_a_status_that_comes_while_the_one_before_it_is_done_with_is_waited_for(monkeypatch):
-    sent = []
-
-    def slowly(frame, *_what):
-        time.sleep(0.01 * (frame.f_code is Callback._work.__code__))
-        return slowly
-
-    monkeypatch.setattr(Callback, "_deliver", lambda _self, status: sent.append(status))
-    with monkeypatch.context() as traced:
-        traced.setattr(threading, "_trace_hook", slowly)
-        callback = Callback("https://unused.invalid", print)
-    for pause in range(12):
-        callback.tell(STATUS)
-        until(lambda: sent, "the first is sent", 60, 0)
-        time.sleep(pause / 200)
-        callback.tell(last := copy(STATUS))
-        assert callback.settle(60)
-        assert sent[-1] is last
-        sent.clear()
-
-
-def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path):
-    callback = Callback("http://127.0.0.1:9/x", (told := list[str]()).append, tmp_path / "none", pause=0.01)
-    for _ in range(3):
-        callback.tell(STATUS)
-    assert callback.settle(60)
-    assert "it cannot be reached" in told[-1]
-    Callback("", print).tell(STATUS)

@@ -95,17 +95,6 @@ def test_what_may_pass_is_tried_again_and_no_longer(code, tries):
     assert pauses[-1] == 300
 
 
-@pytest.mark.parametrize(("reference", "at_last"), [("GS-403", "retrying"), ("GS-411", "failed"), ("GS-442", "failed")])
-def test_another_run_and_a_server_that_has_no_key_yet_are_waited_for(reference, at_last):
-    status = drive(begin(None, now()), OK)
-    passing = Outcome("problem", Problem(reference=reference, message="not now", exit=5))
-    assert drive(status, passing, OK, OK).state == "done"
-    for _ in range(7):
-        assert drive(status, passing).state == "retrying"
-        status = drive(status, passing, OK)
-    assert (status.state, drive(status, passing).state) == ("applying", at_last)
-
-
 def test_a_machine_in_use_is_not_rebooted_and_goes_on_after_somebody_did():
     limits = Limits(asks=True)
     pending = drive(begin(None, now()), OK, REBOOT, limits=limits)

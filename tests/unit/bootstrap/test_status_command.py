@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -15,11 +13,8 @@ from msgspec.structs import replace
 
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
 from gpusetup.bootstrap.run import save
-from gpusetup.bootstrap.userdata import read_config
 from gpusetup.cli.main import main
-from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem
-from tests.refusals import refused
 
 NOW = Moment("2026-01-01T00:00:00Z", "b")
 RUNNING = advance(begin(None, NOW), Outcome("ok"), Limits(), NOW)
@@ -56,21 +51,6 @@ def test_words_and_codes(tmp_path, status, code, words, capsys, printed):
     assert printed(code, *argv)["schema"] == "gpusetup/status/1"
 
 
-def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path, says, monkeypatch):
-    path = tmp_path / "status.json"
-    path.write_bytes(msgspec.json.encode(RUNNING))
-    says(9, "cloud-init", "status", "--file", path, "--wait", "--timeout", 0)
-    monkeypatch.setattr(time, "sleep", lambda _seconds: path.write_bytes(msgspec.json.encode(DONE)))
-    says(0, "cloud-init", "status", "--file", path, "--wait")
-
-
-@pytest.mark.parametrize(("content", "reference"), [(None, "GS-760"), (b"{", "GS-762"), (b"\xff", "GS-762")])
-def test_what_is_no_status(tmp_path, content, reference, says):
-    if content is not None:
-        (tmp_path / "status.json").write_bytes(content)
-    assert f"[{reference}]" in says(3, "cloud-init", "status", "--file", tmp_path / "status.json")
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
 def test_an_ordinary_user_reads_the_status_and_nothing_else():
     """In the folder as an apply leaves it, as a user who owns nothing: the code is loaded before, as it may lie out of reach."""
@@ -97,12 +77,3 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else():
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("done since") == 2
-
-
-@pytest.mark.parametrize(
-    ("trouble", "says"), [(FileNotFoundError, "was not set up for a bootstrap"), (PermissionError, "only root")]
-)
-def test_why_a_bootstrap_cannot_be_gone_on_with(trouble, says, tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=trouble))
-    with refused(BadInputError, "GS-742", match=says):
-        read_config(tmp_path / "bootstrap.json")

@@ -5,9 +5,7 @@ import email
 import hashlib
 import io
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -19,11 +17,8 @@ import msgspec
 import pytest
 import yaml
 
-from gpusetup.bootstrap.bundle import BESIDE
 from gpusetup.cli.main import main
-from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
-from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
 ROOT = Path(__file__).parents[3]
@@ -78,13 +73,6 @@ def test_opentofu_hands_on_what_the_command_writes(manifest):
 
 def files(text: str) -> dict[str, dict[str, str]]:
     return {item["path"]: item for item in yaml.safe_load(text)["write_files"]}
-
-
-def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest):
-    for words in (WISH, (*WISH, "--source", "https://x.example")):
-        done = cloud_init(*words)
-        assert (done.code, done.out) == (3, "")
-        assert "gpusetup bundle --controller-only" in done.err
 
 
 def test_everything_is_pinned_and_nothing_is_secret(manifest, tmp_path):
@@ -142,92 +130,10 @@ def test_shapes_carry_the_same_files(manifest, tmp_path):
     assert set(files(parts[1].get_payload(decode=True).decode())) == set(wanted)
 
 
-@pytest.mark.parametrize(
-    ("words", "reference"),
-    [
-        (("torch", "--source", "ftp://x"), "GS-709"), ((*WISH, "--source", "ftp://x"), "GS-721"),
-        ((*WISH, "--source", "https://u:p@x.example"), "GS-722"),
-        ((*WISH, "--source", "https://x.example/$(id)`"), "GS-721"), ((*WISH, "--size-limit", "5000"), "GS-703"),
-        ((*WISH, "--lock-url", "https://x.example/l", "--lock-digest", "0" * 64), "GS-706"),
-        (("--lock-url", "https://x.example/l", "--lock-digest", "abc"), "GS-708"),
-        ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"), ((*WISH, "--set", "ansible_user=root"), "GS-724"),
-        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"),
-        ((*WISH, "--callback", "https://c.example", "--token-file", "/dev/null"), "GS-139"),
-        ((*WISH, "--join", "/etc/hostname"), "GS-725"), ((*WISH, "--ca", "/nowhere"), "GS-726"),
-        ((*WISH, "--reboots", "-1"), "GS-704"), ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_named(manifest, words, reference):
-    usual = {"--source": "https://files.example", "--manifest": manifest}
-    done = cloud_init(*(part for pair in usual.items() if pair[0] not in words for part in pair), *words)
-    assert done.code == 3, done.out
-    assert f"[{reference}" in done.err
-
-
-@pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs: apt-get install cloud-init")
-def test_cloud_init_accepts_it(manifest, tmp_path):
-    path = tmp_path / "user-data"
-    for words in ((*WISH, "--splay", "60"), ("--lock-url", "https://x.example/l", "--lock-digest", "0" * 64)):
-        path.write_text(made(manifest, *words))
-        subprocess.run(["cloud-init", "schema", "--config-file", path], check=True)
-
-
 def test_the_first_stage_is_plain_old_python():
     nodes = ast.walk(ast.parse(FIRST_STAGE.read_text(), feature_version=(3, 6)))
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     assert imported <= set(sys.stdlib_module_names)
-
-
-@pytest.mark.parametrize(
-    ("before", "begins_anew"), [("done", True), ("failed", True), ("applying", False), ("rebooting", False)]
-)
-def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew):
-    """The real script with its folders moved and a systemctl that only says yes; the wait ends with a final state."""
-    text = FIRST_STAGE.read_text()
-    state = tmp_path / "state"
-    text = text.replace('"/var/lib/gpusetup"', repr(str(state))).replace('"/etc/motd.d', f'"{tmp_path}/motd.d')
-    (tmp_path / "first-stage").write_text(text)
-    seen = tmp_path / "seen"
-    systemctl = (
-        f'#!/bin/sh\n[ "$1" = is-failed ] && exit 1\n[ "$1" = start ] || exit 0\n[ -e {state}/status.json ] && echo kept >{seen} || echo anew >{seen}\n'
-        f'echo \'{{"state": "done"}}\' >{state}/status.json\n'
-    )
-    write(tmp_path / "bin", {"systemctl": systemctl}, 0o755)
-    write(state, {"status.json": json.dumps({"state": before}), "first-boot": "an earlier boot"})
-    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    done = subprocess.run([sys.executable, tmp_path / "first-stage", "boot"], env=environment, timeout=60, check=False)
-    assert done.returncode == 0
-    assert seen.read_text().strip() == ("anew" if begins_anew else "kept")
-    first = (state / "first-boot").read_text()
-    assert (first == "an earlier boot") is not begins_anew
-
-
-@pytest.mark.parametrize(
-    ("manager", "has", "installs", "found"),
-    [
-        ("dnf", "3.9", "3.12", "3.12"), ("dnf", "3.6", "3.11", "3.11"), ("dnf", "3.9", "3.12 the second time", "3.12"),
-        ("zypper", "3.6", "311", "3.11"), ("apt-get", "3.10", "", "3.10"), ("dnf", "3.9", "", None),
-    ],
-)  # fmt: skip
-def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found):
-    """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
-    installs, _, late = installs.partition(" ")
-    folder = tmp_path / "bin"
-    made = f"{folder}/python{found}"
-    away = f"[ -e {folder}/asked ] || {{ : >{folder}/asked; exit 1; }}\n" if late else ""
-    gives = f'[ "$3" = python{installs} ] || exit 1\n{away}printf "#!/bin/sh\\necho {found}\\n" >{made}; /bin/chmod 755 {made}'
-    write(folder, {"python3": f"#!/bin/sh\necho {has}\n", manager: f"#!/bin/sh\n{gives}\n"}, 0o755)
-    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes()})
-    code = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None; f.PAUSE = 0\n"
-        "sets = {v + '-' + os.uname().machine: [] for v in ('3.10', '3.11', '3.12')}\n"
-        "try: print(f.find_python(sets)[1].split('-')[0])\n"
-        "except f.Failed as e: print(e.problem['reference'])"
-    )
-    environment = {"PATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment, timeout=60)
-    assert done.stdout.splitlines()[-1] == (found or "GS-733")
 
 
 @pytest.mark.parametrize(("gpu", "system", "wheel", "said"), stored_rows("bundle-on-the-desk.json"))
@@ -236,25 +142,3 @@ def test_a_bundle_that_does_not_install_there_is_refused_on_the_desk(manifest, g
     done = cloud_init("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)
     assert done.code == (3 if said else 0), done.err
     assert [words for words in (*said, *([wheel] if "[GS-737]" in said else [])) if words not in done.err] == []
-
-
-def test_what_the_first_stage_installs_is_what_the_desk_counts_with():
-    tree = ast.parse(FIRST_STAGE.read_text())
-    (told,) = (one.value for one in tree.body if isinstance(one, ast.Assign) and ast.unparse(one.targets) == "PACKAGES")
-    names = {manager: tuple(packages) for manager, _, packages in ast.literal_eval(told)}
-    assert names["dnf"] == tuple(f"python{version}" for version in BESIDE)
-    assert names["zypper"] == tuple(f"python{version.replace('.', '')}" for version in BESIDE)
-    known = {name for system in matrix().os.systems for row in system.pythons for name in row.packages}
-    assert {*names["dnf"], *names["zypper"]} <= known
-
-
-@pytest.mark.parametrize(("document", "name", "group"), stored_rows("instances-of-clouds.json"))
-def test_instances_are_an_inventory(tmp_path, document, name, group):
-    path = tmp_path / "instances.json"
-    path.write_text(json.dumps(document))
-    argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(TOFU.with_name("instances.py")), "--list"]
-    environment = {**os.environ, "GPUSETUP_INSTANCES": str(path), "HOME": str(tmp_path)}
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment)
-    listed = json.loads(done.stdout)
-    assert listed["_meta"]["hostvars"] == {name: {"ansible_host": "10.0.0.1"}}
-    assert listed[group]["hosts"] == [name]

@@ -3,15 +3,9 @@
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.gpus import find_gpu, gpus_named
+from gpusetup.matrix.gpus import find_gpu
 from tests.property.test_command_line import run
 from tests.refusals import refused
-from tests.stored import stored_rows
-
-
-@pytest.mark.parametrize(("text", "cc"), stored_rows("gpu-names.json"))
-def test_names(shipped, text, cc):
-    assert find_gpu(shipped, text).cc == cc
 
 
 @pytest.mark.parametrize("text", ["quadro", "geforce", "tesla", "rtx"])
@@ -19,12 +13,6 @@ def test_a_name_that_fits_too_much_lists_candidates(shipped, text):
     with refused(BadInputError, hint="PCI id") as caught:
         find_gpu(shipped, text)
     assert caught.value.note.startswith("candidates: ")
-
-
-def test_a_capability_that_no_gpu_has_gets_one_answer(shipped):
-    for ask in (find_gpu, gpus_named):
-        with pytest.raises(BadInputError, match=r"capability 9\.9"):
-            ask(shipped, "sm_99")
 
 
 def test_every_product_is_found_by_its_own_name_and_ids_and_every_cloud_s_gpu(shipped):

@@ -1,26 +1,10 @@
 """Known vulnerabilities: which releases have one, which end it, what is chosen and said because of it."""
 
-import pytest
-
 from gpusetup.matrix.load import Matrix
-from gpusetup.matrix.security import floor, page, rows, vulnerable
-from gpusetup.model.request import Request
-from gpusetup.resolve.api import resolve
+from gpusetup.matrix.security import page, rows
 from tests.property.test_command_line import run
 
 MATRIX = Matrix()
-
-
-def test_a_release_is_named_by_its_version_and_other_words_name_none():
-    assert list(rows(MATRIX, "driver 580.*")) == list(rows(MATRIX, "driver=580")) != []
-    assert not list(rows(MATRIX, "driver 58x"))
-
-
-@pytest.mark.parametrize("gpu", ["v100", "t4", "h100", "b200", "rtx 4090"])
-def test_what_is_chosen_of_all_that_nvidia_publishes_has_none(gpu):
-    found = resolve(Request(gpus=(gpu,)), MATRIX).stack.driver
-    assert found is not None
-    assert vulnerable(MATRIX, "driver", found.version, floor(MATRIX)) is None
 
 
 def test_a_page_and_the_table_have_every_part_of_a_vulnerability():

@@ -80,5 +80,3 @@ debian12_archive = answer(
     ("nvidia-cuda-toolkit-gcc", "11.8.0-5~deb12u1"), ("linux-headers-amd64", "6.1.170-1"),
 )  # fmt: skip
 """Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
-debian13_archive = answer([], *((name, "550.163.01-2") for name in (*_OWN, "nvidia-open-kernel-dkms")))
-"""Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""

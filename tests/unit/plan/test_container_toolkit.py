@@ -1,7 +1,5 @@
 """gpusetup_containers brings the toolkit along, or stops before anything is touched."""
 
-import pytest
-
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers, Source
 from gpusetup.model.plan import Offer, Preview
@@ -27,19 +25,6 @@ def asks(facts, **more):
     return planner.first(facts, Settings(containers=("docker",), **more)).ask
 
 
-def test_its_packages_come_in_the_same_transaction_from_its_own_repository():
-    """A version in the record would call every security update of it a drift, and take it back."""
-    ask = asks(bare())
-    assert set(TOOLKIT.packages) <= set(ask.gpu_preflight_candidates)
-    source = next(item for item in ask.gpu_repo_sources if item.name == NAME)
-    assert source.uris == (f"{TOOLKIT.url}/stable/deb/amd64",)
-    assert source.key.fingerprints == ("C95B321B61E88C1809C4F759DDCAE044F796ECB0",)
-    assert plan().refusals == ()
-    assert [(item.name, item.version) for item in plan().variables.gpu_container_packages] == [
-        (name, "") for name in TOOLKIT.packages
-    ]
-
-
 def test_on_el_its_lists_are_proven_by_signature():
     source = next(item for item in asks(bare("rocky9-a100-open")).gpu_repo_sources if item.name == NAME)
     assert source.uris == (f"{TOOLKIT.url}/stable/rpm/x86_64",)
@@ -54,29 +39,7 @@ def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_ha
     assert NAME not in {item.name for item in ask.gpu_repo_sources}
 
 
-@pytest.mark.parametrize(
-    ("older", "said"),
-    [
-        (dict.fromkeys(TOOLKIT.packages, "1.14.3-1"), "1.14.3-1 is older than"),
-        ({"libnvidia-container1": "1.17.8-1"}, "different versions (1.17.8-1, 1.20.1-1): apt-get"),
-    ],
-)
-def test_a_toolkit_that_is_too_old_or_of_several_versions_is_said(older, said):
-    installed = dict.fromkeys(TOOLKIT.packages, "1.20.1-1") | older
-    assert any(said in text for text in plan(bare(installed=installed)).warnings)
-
-
 def test_when_to_restart_reaches_the_role_and_is_no_other_wish():
     plans = [plan(containers_restart=when) for when in ("idle", "always")]
     assert [plan.variables.gpu_container_restart for plan in plans] == ["idle", "always"]
     assert plans[0].lock.key == plans[1].lock.key
-
-
-def test_a_description_of_another_driver_is_made_anew():
-    facts = host("ubuntu24.04-h200-keep")
-    other = "it describes driver 535.54.03, but another one is loaded: containers would not start"
-    for driver, why in ((facts.driver.loaded.version, []), ("535.54.03", [other])):
-        described = Containers(runtimes=("docker",), configured=("docker",), cdi=("/var/run/cdi/nvidia.yaml",),
-                               cdi_drivers=(driver,))  # fmt: skip
-        found = plan(host("ubuntu24.04-h200-keep", containers=described))
-        assert [action.why for action in found.actions if action.id == "container-cdi"] == why

@@ -84,20 +84,6 @@ def test_files(path, now, became):
     assert one(applied(record_says={"files": files}), "what", "now") == (path, became)
 
 
-@pytest.mark.parametrize(
-    ("parts", "found"),
-    [
-        ({"packages": {"held": ("nvidia-utils",)}}, ("hold-libnvidia-compute", "apply", "free to move")),
-        # Another module is loaded than is on disk: a boot is all it needs.
-        ({"driver": {"loaded": LoadedModule(version="580.65.06", flavour="open")}}, ("loaded", "reboot", "580.65.06 (open)")),
-        ({"services": {"p": Service(unit=UNIT, active="inactive", enabled="disabled")}}, (f"service-{UNIT}", "apply", "disabled")),
-        ({"services": {}}, (f"service-{UNIT}", "apply", "there is no such unit")),
-    ],
-)  # fmt: skip
-def test_what_is_not_as_it_was_left_is_told_with_what_mends_it(parts, found):
-    assert one(changed(applied(), **parts), "id", "mend", "now") == found
-
-
 def test_a_module_that_is_gone_or_of_the_other_flavour():
     def with_module(module, **parts):
         facts = applied()

@@ -5,7 +5,7 @@ import pytest
 from gpusetup.components.parsing import file_source
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.facts import Licence, Python, Service
+from gpusetup.model.facts import Python
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.settings import Settings
@@ -15,26 +15,10 @@ from gpusetup.rollout.options import _with_token
 from tests.hosts.machines import changed
 from tests.records import lock_of, record
 from tests.refusals import refused
-from tests.unit.plan.conftest import DRIVER, answer, asked, changes, drafted, host, planner
+from tests.unit.plan.conftest import DRIVER, answer, asked, drafted, host, planner
 
 RUN = "/root/NVIDIA-Linux-x86_64-580.142.run"
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "said"),
-    [
-        (RUN, "runfile", ("580.142", "x86_64")),
-        ("/a/NVIDIA-Linux-aarch64-580.95.05.run", "runfile", ("580.95.05", "aarch64")),
-        ("/a/NVIDIA-Linux-x86_64-535.161.08-grid.run", "runfile", ("535.161.08", "x86_64")),
-        ("/a/nvidia-driver-local-repo-ubuntu2404-560.35.03_1.0-1_amd64.deb", "deb", "ubuntu2404"),
-        ("/a/nvidia-driver-local-repo-rhel8-510.47.03-1.0-1.x86_64.rpm", "rpm", "rhel8"),
-        ("/a/cuda-repo-debian12-12-6-local_12.6.2-560.35.03-1_amd64.deb", "deb", "debian12"),
-    ],
-)
-def test_a_files_name_says_what_it_is(path, kind, said):
-    found = file_source(path)
-    assert (found.kind, said in {(found.version, found.arch), found.directory}) == (kind, True), found
 
 
 def test_other_sources_are_no_files_and_a_file_under_another_name_is_refused_with_the_right_ones():
@@ -89,13 +73,6 @@ def test_what_a_file_cannot_bring():
     assert plan(source="/root/NVIDIA-Linux-aarch64-580.142.run").state == "refused"
 
 
-def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch():
-    """On a host with a working driver too, where no repository is asked first."""
-    for facts in (None, host("ubuntu22.04-t4-runfile")):
-        made = plan(facts, source="/root/NVIDIA-Linux-x86_64-580.159.04.run")
-        assert (made.refusals, made.variables.gpu_driver_version) == ((), "580.159.04")
-
-
 GOOGLE = "https://storage.googleapis.com/nvidia-drivers-us-public/GRID"
 
 
@@ -129,38 +106,10 @@ def test_another_branch_is_refused_with_those_that_fit(version):
     assert planned(run("570.211.01"), vgpu_host="19.4").refusals == ()
 
 
-def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused():
-    (refusal,) = planned(run("575.57.08")).refusals
-    assert (refusal.reference, "575" in refusal.message) == ("GS-354", True)
-    plan = planned(run("580.159.03", ""))
-    assert (plan.state, "vGPU" in str(plan.refusals)) == ("refused", True)
-    assert any("not a vGPU" in text for text in planned(run("580.159.03"), vgpu=False).warnings)
-
-
 def test_the_file_brings_the_daemon_of_the_licence():
     wish = Settings(source=run("580.159.03"), vgpu_token="/site/a.tok")
     assert VGPU.refusals(guest(driver=None), wish) == ()
     assert VGPU.refusals(guest(driver=None), changed(wish, source="nvidia"))
-
-
-@pytest.mark.parametrize(
-    ("level", "said"),
-    [
-        ({"source": run("580.159.01", "-vgpu-kvm")}, "for a vGPU host"),
-        ({"source": "https://site.example/NVIDIA-Linux-x86_64-580.105.06-vgpu-kvm.run"}, "a vGPU host"),
-        ({"source": "ibm"}, "a cloud (azure, google, aws, alibaba)"),
-        ({"source": "https://site.example/driver.run"}, "its path on the host, or its address"),
-        ({"source": "/root/nvidia-linux-grid-580_580.178.04_amd64.deb"}, "guest driver's .run file"),
-        ({"vgpu_host": "R580"}, "19 or 19.4"),
-        ({"vgpu_host": 580}, "19 or 19.4"),
-        ({"vgpu_token": "a.tok"}, "an absolute path"),
-        ({"vgpu_token": ["/a"]}, "an absolute path"),
-        ({"vgpu_feature": "quadro"}, "workstation"),
-    ],
-)
-def test_what_it_cannot_be_says_what_would_be(level, said):
-    with refused(BadInputError, hint=said):
-        read_level(level, "host")
 
 
 @pytest.mark.parametrize(
@@ -180,13 +129,6 @@ def test_of_a_cloud_comes_the_newest_that_was_asked_for_and_that_the_host_takes(
     assert (plan.refusals, plan.state) == ((), "change")
     assert str(plan.variables.gpu_driver_runfile).endswith(file)
     assert any(file.rpartition("/")[2] in action.what for action in plan.actions)
-
-
-def test_a_published_digest_is_asked_for_unless_the_site_names_one():
-    plan = planned("azure", vgpu_host="20.2")
-    assert str(plan.variables.gpu_driver_runfile_sha256).startswith("72056e38")
-    mine = planned("azure", vgpu_host="20.2", source_sha256="ab" * 32)
-    assert mine.variables.gpu_driver_runfile_sha256 == "ab" * 32
 
 
 @pytest.mark.parametrize(
@@ -209,16 +151,6 @@ def test_a_guest_driver_that_works_stays(cloud):
     assert not isinstance(plan.variables.gpu_driver_runfile, str)
 
 
-TOKEN = "client_configuration_token_gpusetup.tok"
-GUEST = "ubuntu22.04-l4vgpu-grid"
-WISH = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="workstation")
-
-
-def _facts(licence):
-    service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
-    return changed(host(GUEST), services={"gridd": service}, licence=licence)
-
-
 def test_a_bundle_carries_again_what_gpusetup_installed():
     venv = lock_of(PackageSet(manager="apt", python=(Package(name="python3-venv"),)))
     pythons = (
@@ -227,31 +159,6 @@ def test_a_bundle_carries_again_what_gpusetup_installed():
     )
     facts = as_delivered(changed(host("debian12-t4-open"), state=record({"lock": venv}), pythons=pythons))
     assert [one.ensurepip for one in facts.pythons] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("there", "why"),
-    [
-        (None, "the token is missing"),
-        (Licence(tokens={"other.tok": "aa"}), "the token is missing"),
-        (Licence(tokens={TOKEN: "bb"}, feature=2), "another token is there"),
-        (Licence(tokens={TOKEN: None}, feature=2), "another token is there"),
-        (Licence(tokens={TOKEN: "aa"}, feature=2, server=True), "legacy licence server"),
-        (Licence(tokens={TOKEN: "aa"}, feature=1), "FeatureType is 1, and workstation is 2"),
-        (Licence(tokens={TOKEN: "aa"}, feature=2), None),
-    ],
-)
-def test_the_plan_says_what_is_not_as_it_should_be(there, why):
-    facts = _facts(there)
-    found = changes(VGPU, facts, settings=WISH)
-    assert [why in action.why for action in found] == ([True] if why else [])
-    assert changes(VGPU, facts) == []
-
-
-def test_it_is_refused_where_nothing_would_use_it():
-    elsewhere = host("ubuntu24.04-rtx4090-open")
-    assert [refusal.reference for refusal in VGPU.refusals(elsewhere, WISH)] == ["GS-434"]
-    assert VGPU.refusals(_facts(None), WISH) == VGPU.refusals(elsewhere, Settings()) == ()
 
 
 def test_a_token_that_cannot_be_read(tmp_path):

@@ -1,29 +1,23 @@
 """Locks: made, read back, refused when edited, exact, with hashes or without an index; roles take their variables."""
 
 import json
-from pathlib import Path
 from unittest.mock import Mock
 
 import msgspec
 import pytest
-import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages
 
 from gpusetup.bootstrap import hashes
 from gpusetup.cli.lock import load_lock
 from gpusetup.cli.main import main
-from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.errors import BadInputError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes
 from gpusetup.model.request import Request
-from gpusetup.model.settings import HashedLines
 from gpusetup.model.stack import exact_requirements
 from gpusetup.plan.lock import hashed_lines, lock_of, read_lock, with_hashes
 from gpusetup.resolve.api import resolve
-from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.unit.plan.conftest import asked, host, planner, resolved
+from tests.unit.plan.conftest import resolved
 
 HASHED = ("cupy-cuda12x==13.6.0 --hash=sha256:aa", "numpy==2.2.6 --hash=sha256:bb")
 
@@ -51,50 +45,8 @@ def test_one_with_hashes_is_read_back_whole_and_refused_when_a_hash_was_edited()
         read_lock(raw.replace(b"sha256:aa", b"sha256:cc"), "f")
 
 
-def test_exactly_the_hashed_lines_are_installed():
-    facts = host("ubuntu24.04-h200-keep")
-
-    def requirements(*hashed):
-        settings = asked("cupy", cuda_from="wheels", hashed=hashed)
-        return tuple(planner.first(facts, settings).plan.variables.gpu_python_requirements)
-
-    python = ".".join(next(item.version for item in facts.pythons if item.path == "/usr/bin/python3").split(".")[:2])
-    locked = HashedLines(lines=requirements(), hashed=HASHED, python=python, arch=facts.arch)
-    assert requirements(locked) == HASHED
-    for other, reference in (({"lines": ("jax==1",)}, "GS-347"), ({"python": "3.8"}, "GS-348")):
-        with refused(PreflightError, reference):
-            requirements(changed(locked, **other))
-
-
-NVIDIA = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13", "rocky9", "rhel10", "amzn2023")
-DISTRO = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13")
-ROLES = Path(__file__).parents[3] / "roles"
-LISTS = ("gpu_packages_prerequisites", "gpu_driver_packages", "gpu_fabric_packages", "gpu_cuda_packages",
-         "gpu_container_packages")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def options():
-    specs = [yaml.safe_load(path.read_text())["argument_specs"] for path in ROLES.glob("*/meta/argument_specs.yml")]
-    return {name: spec for one in specs for part in one.values() for name, spec in (part.get("options") or {}).items()}
-
-
 def _written(says, *words):
     return json.loads(says(0, "lock", *words, "--gpu", "t4", "--vars"))
-
-
-@pytest.mark.parametrize("components", [(), ("driver", "cuda", "cudnn", "nccl", "cupy"), ("driver",)])
-@pytest.mark.parametrize(
-    ("system", "source"), [*((name, "nvidia") for name in NVIDIA), *((name, "distro") for name in DISTRO)]
-)
-def test_the_roles_take_its_variables(says, options, system, source, components):
-    variables = _written(says, *components, "--os", system, "--source", source)
-
-    wishes = packages.merge([wish for name in LISTS for wish in variables.get(name, [])])
-    assert {wish["name"] for wish in wishes} >= {item["name"] for item in variables["gpu_driver_packages"]} > set()
-    assert set(variables) <= set(options)
-    result = ArgumentSpecValidator({name: options[name] for name in variables}).validate(variables)
-    assert result.error_messages == []
 
 
 def test_a_driver_that_the_archive_never_had_is_not_promised(says):

@@ -95,13 +95,6 @@ def test_dkms_is_taken_where_it_is_asked_for_or_no_modules_are_there_and_the_sig
     assert because in why(plan)
 
 
-def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held():
-    plan = planned(ubuntu(), NO_FOLLOWER, source="distro", module="prebuilt")
-    assert names(plan)[0].startswith("linux-modules-nvidia-580-server-open-6")
-    assert "linux-image*" in plan.variables.gpu_packages_hold
-    assert any(reason.rule == "module-kernel-held" for reason in plan.reasons)
-
-
 @pytest.mark.parametrize("source", ["distro", "nvidia"])
 def test_debian_has_none_and_says_so_before_anything_is_touched(source):
     facts = host("debian12-t4-open", driver=None, dkms=())
@@ -147,39 +140,12 @@ def test_red_hats_own_modules_are_what_secure_boot_on_rhel_10_takes():
     assert chosen.variables.gpu_repo_enable == ("rhel-10-for-x86_64-extensions-rpms",)
 
 
-def test_suses_signed_modules_hold_for_the_kernels_of_their_service_pack():
-    def suse(release="6.4.0-150600.23.47-default"):
-        system = {"id": "sles", "version_id": "15.6", "name": "SLES", "family": "suse"}
-        return changed(red_hat(), os=system, kernel=kernel(release), packages={"manager": "zypper"})
-
-    kmp, here = "nvidia-open-driver-G06-signed-cuda-kmp-default", "580.142_k6.4.0_150600.23.25-150600.3.63.7"
-    others = ("nvidia-open-driver-G06", "nvidia-compute-utils-G06", "nvidia-persistenced")
-    built = ((kmp, version) for version in ("580.142_k6.4.0_150700.51-150700.3.1", here))
-    offered = answer([], *((name, "580.142-1") for name in others), *built)
-    plan = planned(suse(), offered, module="prebuilt")
-    assert str(plan.variables.gpu_driver_packages[0]) == f"{kmp}={here}"
-    assert "nvidia-open-driver-G06" in plan.variables.gpu_packages_remove
-    assert not any("kernel-default" in pattern for pattern in plan.variables.gpu_packages_hold)
-    refusal(planned(suse("6.4.0-150500.1.2-default"), offered, module="prebuilt"))
-
-
 @pytest.mark.parametrize(("module", "stage"), [("auto", "final"), ("dkms", "final"), ("prebuilt", "offers")])
 def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(module, stage):
     facts = host("ubuntu24.04-h200-keep")
     version, release = facts.kernel.target.nvidia.version, facts.kernel.next
     built = DkmsModule(module="nvidia", version=version, kernel=release, arch="x86_64", state="installed")
     assert planner.first(changed(facts, dkms=(built,)), asked("driver", source="distro", module=module)).stage == stage
-
-
-def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted():
-    facts = ubuntu(nouveau=host("ubuntu24.04-h200-keep").nouveau)
-    idle, never = (planned(facts, ARCHIVE, source="distro", **wish) for wish in ({}, {"reload": "never"}))
-    assert [action.id for action in idle.actions if action.reboot] == ["module-load"]
-    assert [action.id for action in never.actions if action.reboot] == ["reboot"]
-    assert "gpusetup_reload" in never.reboot_why
-    assert (idle.variables.gpu_driver_reload, never.variables.gpu_driver_reload) == (True, False)
-    keys = {planner.key(facts, settings) for settings in (DRIVER, changed(DRIVER, reload="never"))}
-    assert len(keys) == 1, "of how, not of what"
 
 
 SAID = "({}) works only with the proprietary kernel modules"

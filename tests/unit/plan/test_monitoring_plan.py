@@ -1,13 +1,12 @@
 """gpusetup_monitoring: what exports the figures is chosen by the GPUs, with the packages that belong together."""
 
-import msgspec
 import pytest
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Offer, Preview
 from gpusetup.model.settings import Settings
 from tests.refusals import refused
-from tests.unit.plan.conftest import applied, host, nvidia_debian, nvidia_ubuntu, planner, with_installed
+from tests.unit.plan.conftest import host, nvidia_debian, nvidia_ubuntu, planner, with_installed
 
 H200, RTX, V100 = "ubuntu24.04-h200-keep", "ubuntu24.04-rtx4090-open", "debian12-v100-proprietary"
 NODE, NODE_VERSION = "prometheus-node-exporter", "1.5.0-1+b6"
@@ -72,19 +71,6 @@ def test_an_old_gpu_under_a_new_driver_has_diagnostics_of_its_own_cuda():
     assert (found.stack.driver.branch, f"{DCGM}-4-cuda12" in names(found)) == ("580", True)
 
 
-def test_a_pair_that_is_there_stays_until_it_is_to_be_renewed():
-    older = {CORE: "1:4.5.3-1", f"{DCGM}-4-cuda13": "1:4.5.3-1", EXPORTER: "4.8.2-1"}
-    assert names(plan(H200, installed=older))[EXPORTER] == "4.8.2-1"
-    assert names(plan(H200, installed=older, upgrade=True))[EXPORTER] == "4.8.3-1"
-
-
-def test_dcgm_3_is_refused_with_what_to_do():
-    for monitoring in ("auto", "dcgm"):
-        with refused(PreflightError, "GS-366", hint=f"apt-get remove {DCGM};"):
-            plan(H200, monitoring, installed={DCGM: "1:3.3.9"})
-    assert names(plan(H200, "textfile", installed={DCGM: "1:3.3.9"})) == {NODE: ""}
-
-
 def test_without_a_pair_auto_takes_the_textfile_and_dcgm_is_refused():
     lacking = {EXPORTER: "9.9.9-1"}
     assert plan(H200, offers=lacking).variables.gpu_monitoring_exporter == "textfile"
@@ -128,22 +114,3 @@ def test_secrets_reach_the_role_as_paths_alone():
     variables = plan(H200, "dcgm", monitoring_listen="0.0.0.0:9400", **SECRETS).variables
     assert variables.gpu_monitoring_passwords == SECRETS["monitoring_passwords"]
     assert variables.gpu_monitoring_key == SECRETS["monitoring_key"]
-
-
-def todo(plan):
-    return [action.what for action in plan.actions if action.kind == "monitoring"]
-
-
-def test_what_is_no_longer_asked_for_goes_and_is_not_on_record():
-    gone = plan(RTX, "none", facts=applied(host(RTX), plan(RTX)))
-    assert (gone.variables.gpu_monitoring_exporter, todo(gone)) == ("none", ["no longer textfile"])
-    assert NODE in gone.removals
-    assert NODE not in (gone.lock.wanted.packages.remove if gone.lock.wanted.packages else ())
-    assert plan(RTX, "none").variables.gpu_monitoring_exporter is msgspec.UNSET
-
-
-def test_another_exporter_takes_the_place_of_the_first():
-    after = applied(host(H200), plan(H200, "textfile"))
-    other, again = plan(H200, "dcgm", facts=after), plan(H200, "textfile", facts=after)
-    assert (NODE in other.removals, NODE in names(other)) == (True, False)
-    assert (NODE in again.removals, todo(again)) == (False, [])

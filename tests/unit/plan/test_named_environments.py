@@ -3,19 +3,10 @@
 import msgspec
 import pytest
 
-from gpusetup.components.base import Offers
-from gpusetup.components.python.environments import PYTHON, with_one_driver
-from gpusetup.components.python.requirements import interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.errors import BadInputError, NoStackError, PreflightError
-from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import SCHEMA, HostRecord
+from gpusetup.components.python.environments import with_one_driver
+from gpusetup.errors import NoStackError, PreflightError
 from gpusetup.model.facts import Python
-from gpusetup.model.lifecycle import Past
-from gpusetup.model.plan import Offer
-from gpusetup.model.request import Request
-from gpusetup.model.settings import Settings
-from gpusetup.plan.lifecycle import choose, removal_of
-from gpusetup.plan.requests import described_host, request_for
+from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
@@ -25,7 +16,6 @@ from tests.refusals import refused
 from tests.unit.plan.conftest import answer, asked, host, planner, resolved
 
 TWO = {"serve": ["vllm==0.19.*"], "train": ["torch==2.14.*"]}
-read = PYTHON.settings["environments"]
 
 
 def settings(named=TWO, **about):
@@ -49,43 +39,6 @@ def python_actions(planner, facts, wish):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        *(({name: ["torch"]}, "cannot name an environment") for name in ("../etc", "a/b", "-x", 7)),
-        ({"serve": [7]}, "is not a list of requirements"),
-        (["torch"], "is not a mapping"),
-    ],
-)
-def test_what_is_no_set_of_environments_is_refused_where_it_stands(value, said):
-    with refused(BadInputError, "GS-377", message=said) as caught:
-        read(value, "h1: gpusetup_environments")
-    assert caught.value.path.startswith("h1: gpusetup_environments")
-
-
-def test_requirements_are_read_by_the_parser_of_the_command_line():
-    with refused(BadInputError, "GS-110", path="gpusetup_environments[serve]"):
-        read({"serve": ["vlm"]}, "gpusetup_environments")
-    (found,) = read('{"serve": ["pytorch 2.14", "trl"]}', "x")
-    assert [str(item) for item in found.requirements] == ["trl", "torch==2.14.*"]
-    assert read("", "x") == ()
-
-
-def test_each_is_made_beside_the_default_with_a_reason():
-    plan = planner.first(facts, settings()).plan
-    assert plan.state == "change", plan.refusals
-    told = {item.name: item for item in plan.variables.gpu_python_environments or ()}
-    assert {name: item.path for name, item in told.items()} == {name: f"/opt/gpusetup-{name}" for name in TWO}
-    for name, pin in (("serve", "vllm==0.19."), ("train", "torch==2.14.")):
-        assert any(line.startswith(pin) for line in told[name].requirements)
-    assert python_actions(planner, facts, settings()) == {
-        f"python-environment-{name}": f"environment {name}: it does not exist yet" for name in TWO
-    }
-    assert {reason.text.partition(":")[0] for reason in plan.reasons} >= {"environment serve", "environment train"}
-    stacks = [item.stack.driver.version for item in plan.lock.wanted.environments]
-    assert set(stacks) == {plan.stack.driver.version}, "one driver for all"
-
-
-@pytest.mark.parametrize(
     ("named", "todo"),
     [
         (TWO, {}),
@@ -104,22 +57,6 @@ def test_one_that_was_damaged_is_made_again():
     assert python_actions(planner, damaged, settings()) == {
         "python-environment-serve": "environment serve: /opt/gpusetup-serve is not as it was installed: missing"
     }
-
-
-def test_the_default_environment_is_as_without_them():
-    wish = settings_for({}, {}, {}, parse_requirements(["torch==2.14.*"]))
-    named = changed(wish, environments=settings().environments)
-    alone, beside = (planner.first(facts, item).plan.variables for item in (wish, named))
-    assert alone.gpu_python_requirements == beside.gpu_python_requirements
-    assert alone.gpu_python_path == beside.gpu_python_path == "/opt/gpusetup"
-    assert alone.gpu_python_environments is msgspec.UNSET
-
-
-def test_a_driver_that_one_of_them_cannot_have_names_that_one():
-    plan = planner.first(facts, settings({"old": ["vllm==0.19.*"], "new": ["torch==2.15.*"]}, driver="570.*")).plan
-    (refusal,) = plan.refusals
-    assert refusal.message.startswith("environment new:")
-    assert (refusal.exit, plan.state) == (4, "refused")
 
 
 class _Chooser:
@@ -150,20 +87,6 @@ def test_of_several_drivers_the_newest_serves_all_or_they_are_refused_by_name():
     with refused(NoStackError, "GS-378", note="serve takes 580.178.04, train takes 590.48.01") as caught:
         with_one_driver(facts, wish, base, chooser(base), chooser)
     assert "environment serve: no stack fits" in caught.value.note
-
-
-def test_a_rollback_goes_back_to_other_environments_and_removal_names_them():
-    applies = []
-    for number, named in enumerate((TWO, {"serve": TWO["serve"]})):
-        lock = msgspec.to_builtins(planner.first(facts, settings(named)).plan.lock)
-        told = {"id": str(number), "lock": lock, "verified": {"verdict": "pass", "key": "x"}, "packages": {}}
-        applies.append(msgspec.convert(told, Past))
-    assert applies[0].lock.schema == SCHEMA
-    assert choose(tuple(applies), "1").id == "0"
-    expect = {"environments": [{"path": "/opt/gpusetup-serve"}], "python": {"path": "/opt/new"}}
-    told = msgspec.convert({"expect": expect, "environments": {"/opt/new": None, "/opt/old": None}}, HostRecord)
-    found = removal_of(changed(facts, state=told))
-    assert (found.python, found.environments) == ("/opt/new", ("/opt/gpusetup-serve", "/opt/old"))
 
 
 NAMES = ("nvidia-driver-cuda", "kmod-nvidia-open-dkms", "dkms")
@@ -234,24 +157,3 @@ def test_an_environment_of_another_python_is_made_anew():
         old = Python(path="/opt/gpusetup/bin/python3", version=python, ensurepip=True, packages=packages)
         actions = planner.recorded(beside(rocky, old), wishes("torch"), plan.lock).plan.actions
         assert ("python-packages" in [action.id for action in actions]) is wanted
-
-
-def test_a_release_candidate_comes_only_when_it_is_asked_for():
-    system = next(item for item in matrix().os.systems if item.id == "ubuntu22.04")
-    facts = machine("ubuntu22.04-a100-mismatch")
-    everything = Offers({name: (Offer(version="1"),) for name in packaged_patterns(system)})
-    assert pythons_of(facts, Settings(), system, everything) == ("3.10",)
-    asked = interpreter_of(facts, Settings(), resolved("torch", "python==3.11", os="ubuntu22.04").stack, system)
-    assert [package.name for package in asked.packages] == ["python3.11", "python3.11-venv"]
-
-
-@pytest.mark.parametrize("system", matrix().os.systems, ids=lambda system: system.id)
-def test_every_chosen_python_has_a_way_onto_its_distribution(system):
-    facts = described_host(Request(os=system.id, arch="x86_64"))
-    assert system_of(matrix(), facts) == system
-    for gpu in ("t4", "a100"):
-        found = resolved("torch", gpus=(gpu,), os=system.id).stack
-        interpreter = interpreter_of(facts, Settings(), found, system)
-        own = found.python.version in {None, system.python}
-        assert bool(interpreter.path) != own
-        assert own or interpreter.packages

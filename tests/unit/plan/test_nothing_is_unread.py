@@ -1,4 +1,4 @@
-"""A plan reads every field of repos.json, and gives roles only variables that they take, of the type that they take."""
+"""A plan reads every field of repos.json, and gives roles only variables that they take."""
 
 import itertools
 import re
@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 
 from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.archives import last_seen
 from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
-from gpusetup.drive.inventory import write_overlay
-from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
-from gpusetup.model.package import Package, Source
+from gpusetup.model.package import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
 from gpusetup.model.settings import DesktopsWish, Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
-from gpusetup.model.variables import NOTHING, RoleVariables
+from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.requests import described_host
 from gpusetup.plan.wanted import wanted_of
 from tests.hosts.machines import changed
@@ -178,27 +176,3 @@ def test_every_variable_is_one_that_a_role_or_a_play_takes():
     taken = {name for spec in specs for name in spec["argument_specs"]["main"].get("options") or ()}
     plays = "".join(path.read_text() for path in (ROOT / "playbooks").glob("*.yml"))
     assert {*RoleVariables.__struct_fields__} <= {*taken, *re.findall(r"\w+", plays)}
-
-
-def test_nothing_said_is_nothing_written(tmp_path):
-    write_overlay(tmp_path, {"a": NOTHING, "b": RoleVariables(gpu_driver_packages=(Package(name="x", version="1"),))})
-    told = {name: (tmp_path / "host_vars" / name / "plan.json").read_text() for name in "ab"}
-    assert told == {"a": "{}", "b": '{"gpu_driver_packages":[{"name":"x","version":"1"}]}'}
-
-
-def test_a_template_is_found_however_deep(tmp_path):
-    planted = RoleVariables(gpu_repo_sources=(Source(name="x", uris=("https://x/{{ lookup('pipe', 'id') }}",)),))
-    with pytest.raises(BadInputError, match="template markers"):
-        write_overlay(tmp_path, {"a": planted})
-
-
-def test_a_plan_from_a_file_says_nothing_that_no_role_takes():
-    with pytest.raises(msgspec.ValidationError, match="gpu_drivr"):
-        msgspec.json.decode(b'{"gpu_drivr_version": "1"}', type=RoleVariables)
-
-
-def test_the_hosts_of_a_play_have_one_name():
-    for path in (ROOT / "playbooks").glob("*.yml"):
-        for play in yaml.safe_load(path.read_text()):
-            if "hosts" in play:
-                assert play["hosts"] == "{{ gpu_hosts | default('all') }}", path

@@ -7,14 +7,13 @@ from gpusetup.components.judge import versions
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Apply, HostRecord, RecordedService
-from gpusetup.model.facts import Python, Service
+from gpusetup.model.facts import Python
 from gpusetup.model.facts_machine import CloudEvent, Disk
 from gpusetup.model.plan import Offer, Package, PackageSet, Preview, PreviewFinding
 from gpusetup.model.settings import DesktopsWish, ImexWish, Settings
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.actions import _repositories
 from gpusetup.plan.preflight import host_refusals
-from gpusetup.versions import nv
 from tests.hosts.machines import changed, machine
 from tests.stored import stored_rows
 from tests.unit.plan.conftest import (
@@ -22,20 +21,16 @@ from tests.unit.plan.conftest import (
     answer,
     asked,
     debian12_archive,
-    debian13_archive,
     drafted,
     host,
-    nvidia_debian,
     nvidia_ubuntu,
     planner,
-    with_installed,
 )
 
 DISTRO = changed(DRIVER, source="distro")
 NEWEST = asked("driver==580.178.04")
 RTX = machine("ubuntu24.04-rtx4090-open", driver=None)
 T4 = machine("debian12-t4-open", driver=None)
-SWITCHED = machine("ubuntu24.04-h200x8-fabricmanager", driver=None)
 ROCKY = machine("rocky9-a100-open", driver=None)
 
 
@@ -70,14 +65,6 @@ def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked():
     assert planner.first(host("ubuntu24.04-h200-keep", virtualisation=cloud), DRIVER).plan.state == "unchanged"
 
 
-def test_debians_candidates_decide_the_flavour():
-    plan = planned(planner, T4, DISTRO, debian12_archive)
-    assert (plan.stack.driver.version, plan.stack.driver.module) == ("535.309.01", "proprietary")
-    assert names(plan)[0] == "nvidia-kernel-dkms"
-    assert "nvidia-open-kernel-dkms" in plan.variables.gpu_packages_remove
-    assert any("535.261.03" in text for text in plan.warnings), plan.warnings
-
-
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
     tesla = ("nvidia-tesla-535-kernel-dkms", "libnvidia-tesla-535-cuda1", "nvidia-tesla-535-smi")
     offers = answer([], *((name, "535.274.02-1") for name in tesla), ("nvidia-persistenced", "550.163.01-1"))
@@ -108,10 +95,6 @@ TRIXIE = changed(T4, os={"version_id": "13", "codename": "trixie", "name": "Debi
                  kernel={"next": "6.12.107+deb13-amd64"})  # fmt: skip
 
 
-def test_of_the_known_bad_pair_of_debian_13_the_other_flavour_is_taken():
-    assert planned(planner, TRIXIE, DISTRO, debian13_archive).stack.driver.module == "proprietary"
-
-
 @pytest.mark.parametrize(("version", "references"), [("550.163.01-4~bpo13+1", []), ("550.163.01-2", ["GS-327"])])
 def test_the_mended_package_of_a_known_bad_pair_is_installed(version, references):
     """The pair is of one packaging, 550.163.01-2: what trixie-backports carries builds for the same kernel."""
@@ -124,21 +107,6 @@ def test_the_mended_package_of_a_known_bad_pair_is_installed(version, references
     assert (plan.variables == NOTHING) is bool(references)
 
 
-@pytest.mark.parametrize(
-    ("name", "reference"),
-    [
-        ("ubuntu22.04-t4-runfile", "GS-324"),
-        ("ubuntu22.04-wsl-refused", "GS-322"),
-        ("debian12-t4-container-refused", "GS-322"),
-    ],
-)
-def test_what_forbids_a_driver_is_said_before_anything(name, reference):
-    facts = host(name)
-    plan = planned(planner, facts, NEWEST, nvidia_debian if facts.os.id == "debian" else nvidia_ubuntu)
-    assert (plan.state, reference in [found.reference for found in plan.refusals]) == ("refused", True)
-    assert all(found.hint for found in plan.refusals)
-
-
 def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back():
     plan = planned(planner, host("ubuntu22.04-t4-runfile"), changed(NEWEST, replace=True), nvidia_ubuntu)
     assert (plan.refusals, plan.variables.gpu_driver_replace_runfile) == ((), True)
@@ -146,35 +114,8 @@ def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back():
     assert "cannot be undone" in runfile.why
 
 
-def test_fabric_manager_only_where_switches_are():
-    switched = planned(planner, SWITCHED, NEWEST, nvidia_ubuntu).variables
-    guest = planned(planner, host("ubuntu24.04-h200x8-keep", driver=None), NEWEST, nvidia_ubuntu).variables
-    version = "580.178.04-0ubuntu1"
-    found = [(package.name, package.version) for package in switched.gpu_fabric_packages]
-    assert found == [("nvidia-fabricmanager", version), ("libnvidia-nscq", version)]
-    assert switched.gpu_fabric_services == ("nvidia-fabricmanager",)
-    assert guest.gpu_fabric_packages == guest.gpu_fabric_services == ()
-
-
 def only(answer, *without):
     return Preview(candidates={key: offers for key, offers in answer.candidates.items() if not key.startswith(without)})
-
-
-def test_libraries_are_ones_that_the_same_repository_really_has_and_python_comes_from_the_index():
-    every = planned(planner, RTX, Settings(), nvidia_ubuntu)
-    minor = ".".join(every.stack.cuda.version.split(".")[:2])
-    newest = every.variables.gpu_cuda_packages[0].name
-    assert (newest, every.variables.gpu_cuda_default) == (f"cuda-toolkit-{minor.replace('.', '-')}", minor)
-    (nccl,) = [package for package in every.variables.gpu_cuda_packages if package.name == "libnccl2"]
-    assert nccl.version.endswith(f"+cuda{minor}")
-    (requirement,) = every.variables.gpu_python_requirements
-    assert requirement.startswith(every.stack.cupy.package + "==")
-    older = planned(planner, RTX, Settings(), only(nvidia_ubuntu, newest))
-    assert nv(older.stack.cuda.version) < nv(every.stack.cuda.version)
-    for plan in (every, older):
-        for group, package in zip(("cuda", "cudnn", "nccl"), plan.variables.gpu_cuda_packages, strict=True):
-            assert package.version in [item.version for item in nvidia_ubuntu.candidates[package.name]]
-            assert package.version.startswith(getattr(plan.stack, group).version)
 
 
 def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels():
@@ -202,20 +143,6 @@ def test_debians_own_toolkit_decides_the_cuda():
     ), "with the compiler that this nvcc takes"
     lines = plan.variables.gpu_python_requirements
     assert [line.partition("==")[0] for line in lines] == ["cupy-cuda11x", "nvidia-cudnn-cu11", "nvidia-nccl-cu11"]
-
-
-@pytest.mark.parametrize(
-    ("wish", "uri", "fingerprint"),
-    [
-        ({}, "https://developer.download.nvidia.com", "EB693B3035CD5710E231E123A4B469963BF863CC"),
-        ({"source": "http://mirror.lab:8080", "source_fingerprints": ("A" * 40,)}, "http://mirror.lab:8080", "A" * 40),
-    ],
-)
-def test_a_mirror_has_nvidias_layout_and_is_trusted_by_the_full_fingerprint_of_its_own_key(wish, uri, fingerprint):
-    (source,) = planner.first(RTX, changed(DRIVER, **wish)).ask.gpu_repo_sources
-    assert source.uris == (f"{uri}/compute/cuda/repos/ubuntu2404/x86_64",)
-    assert source.key.fingerprints == (fingerprint,)
-    assert source.key.url == f"{source.uris[0]}/{fingerprint[-8:].lower()}.pub"
 
 
 def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps():
@@ -313,32 +240,6 @@ def test_a_python_that_is_not_there_or_that_others_can_change_is_not_adopted(the
     plan = planner.first(host(EIGHT, pythons=there), Settings(python_adopt="/home/eve/bin/python")).plan
     assert [refusal.reference for refusal in plan.refusals] == [reference]
     assert "/home/eve" in plan.refusals[0].message
-
-
-@pytest.mark.parametrize(("enabled", "todo"), [(None, True), ("enabled", False), ("disabled", True)])
-def test_a_service_that_is_enabled_needs_no_change(enabled, todo):
-    """Facts name services by what they are for; the unit is what counts, else every second run would work again."""
-    unit = Service(unit="nvidia-fabricmanager.service", active="active", enabled=enabled or "")
-    facts = changed(SWITCHED, services={"fabricmanager": unit} if enabled else {})
-    plan = planned(planner, facts, NEWEST, nvidia_ubuntu)
-    assert ("service-nvidia-fabricmanager" in {action.id for action in plan.actions}) is todo
-
-
-def test_the_kernel_is_held_on_request_and_freed_again():
-    def plan(wish, *held):
-        state = HostRecord(holds=tuple(sorted(held))) if held else T4.state
-        made = planned(planner, changed(facts, packages={"held": held}, state=state), wish, debian12_archive)
-        return made.variables, {action.id: action.what for action in made.actions}
-
-    kernel = {"linux-image-amd64": "6.1.170-1", "linux-headers-amd64": "6.1.170-1"}
-    facts, wish = with_installed(T4, kernel), changed(DISTRO, hold_kernel=True)
-    variables, todo = plan(wish)
-    assert "hold-kernel" in todo
-    assert {"linux-image*", "linux-headers*"} <= set(variables.gpu_packages_hold)
-    assert not [name for pin in variables.gpu_repo_pins for name in pin.packages if "linux" in name]
-    assert "hold-kernel" not in plan(DISTRO)[1]
-    assert "linux-image-amd64" in plan(DISTRO, *kernel)[1]["hold-release"]
-    assert "hold-release" not in plan(wish, *kernel)[1]
 
 
 OTHERS = """

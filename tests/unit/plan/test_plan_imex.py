@@ -1,21 +1,15 @@
 """IMEX in plans: what may be written, the package in the driver's version, what changes."""
 
 import pytest
-from msgspec import UNSET
 
-from gpusetup.components.base import Wanted
-from gpusetup.components.fabric import IMEX, _notes
-from gpusetup.components.judge import names
+from gpusetup.components.fabric import _notes
 from gpusetup.errors import BadInputError
-from gpusetup.model.applied import HostRecord, RecordedFile
-from gpusetup.model.settings import ImexWish, Settings
-from gpusetup.model.stack import Stack
-from gpusetup.plan.actions import role_variables
+from gpusetup.model.settings import ImexWish
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed, machine
 from tests.refusals import refused
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import answer, asked, changes, host, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import answer, asked, host, nvidia_ubuntu, planner
 
 NODES = ("10.0.0.1", "10.0.0.2")
 
@@ -60,17 +54,6 @@ def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes():
     assert any("is not known to reach other machines" in text for text in newest.warnings)
     racks = [changed(gpu, name="GB200") for gpu in machine("ubuntu24.04-rtx4090-open").gpus]
     assert list(_notes(racks, ImexWish(nodes=NODES))) == [], "whose NVLink does"
-
-
-def test_what_is_no_longer_asked_for_is_told_to_the_role():
-    facts = host("ubuntu24.04-rtx4090-open")
-    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
-    assert (role_variables(facts, wanted).gpu_imex_channels, changes(IMEX, facts)) == (UNSET, [])
-    record = HostRecord(files={names.IMEX_NODES: RecordedFile(sha256="0" * 64)})
-    facts = changed(facts, state=record)
-    assert role_variables(facts, wanted).gpu_imex_channels == 0
-    (action,) = changes(IMEX, facts)
-    assert action.what == "the IMEX domain as it was before"
 
 
 def test_beside_a_driver_of_somebody_else_it_is_held():

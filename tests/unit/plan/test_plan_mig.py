@@ -14,11 +14,9 @@ from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Setti
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.model.tables import MigProfile
 from gpusetup.plan.actions import role_variables
-from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.refusals import refused
-from tests.stored import stored_rows
 from tests.unit.plan.conftest import changes, host
 
 _HOST = "ubuntu24.04-h200x2-keep"
@@ -74,14 +72,6 @@ def test_layouts_are_read(value, read):
     assert found == read
 
 
-def test_every_gpu_gets_its_own_and_counts_come_from_the_table():
-    found, notes = layouts(host(_HOST), {"all": "all-1g.18gb", "1": "all-balanced"})
-    assert [[(item.profile, item.count) for item in one.instances] for one in found] == [
-        [("1g.18gb", 7)], [("1g.18gb", 2), ("2g.35gb", 1), ("3g.71gb", 1)],
-    ]  # fmt: skip
-    assert notes == ("the MIG profiles of H200 are not NVIDIA's own table: the GPU itself decides",)
-
-
 def test_the_gpu_s_own_table_decides_where_it_is_known():
     facts = cut(host(_HOST), mode="Disabled")
     assert layouts(facts, "all-1g.18gb")[1] == ()
@@ -120,29 +110,11 @@ def test_ampere_may_need_a_reboot_for_its_mode():
     assert {action.reboot and "cannot be reset" in action.why for action in actions} == {True}
 
 
-@pytest.mark.parametrize(
-    ("found", "what"), [(MigCut(enabled=False, instances=()), ": off"), (None, "keeps its layout until the next boot")]
-)
-def test_what_is_no_longer_named_comes_back_if_it_is_known(found, what):
-    there = (RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),)
-    (action,) = changes(MIG, recorded(cut(host(_HOST), "1g.18gb"), found=found, wanted=there))
-    assert action.what.endswith(what)
-    assert "no longer names it" in action.why
-
-
 def test_a_layout_that_waits_for_the_boot_is_no_action_again():
     facts = host(_HOST)
     found, _notes = layouts(facts, {"0": ["3g.71gb"]})
     kept = recorded(facts, wanted=(RecordedInstance(profile="3g.71gb", compute=(), count=1),))
     assert (bool(changes(MIG, facts, found)), changes(MIG, kept, found)) == (True, [])
-
-
-@pytest.mark.parametrize(("instances", "mode", "pending", "now", "mend"), stored_rows("mig-kept.json"))
-def test_somebody_else_s_layout_is_drift(instances, mode, pending, now, mend):
-    part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
-    facts = recorded(cut(host(_HOST), *instances, mode=mode, pending=pending), wanted=(part, part))
-    found = [(item.was, item.now, item.mend) for item in differences(facts) if item.id.startswith("mig-")]
-    assert found == ([("2 x 1g.18gb", now, mend)] if now else [])
 
 
 def test_the_role_is_told_where_a_layout_is_wanted_or_on_record():

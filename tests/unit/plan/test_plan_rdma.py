@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from gpusetup.components.judge import gpudirect
-from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
+from gpusetup.components.rdma import RDMA, Driver, memory_way
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -60,50 +60,9 @@ def test_a_way_that_is_asked_for_and_cannot_be_is_refused(asked, driver, stack, 
         memory_way(machine(host), driver, asked, stack, TABLE)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "driver", "wish", "offered", "way"),
-    [
-        (NEW, OPEN, "auto", False, "p2pdma"),
-        (OLD, OPEN, "auto", True, "nvidia-fs"),
-        (NEW, Driver("550.90.07", "open"), "auto", True, "nvidia-fs"),
-        (NEW, OPEN, "nvidia-fs", True, "nvidia-fs"),
-        (OLD, OPEN, "p2pdma", True, f"kernel {OLD} is older than 6.2"),
-        (NEW, CLOSED, "auto", True, "nvidia-fs needs the open kernel modules; no P2PDMA, as"),
-        (OLD, OPEN, "auto", False, "no repository here has nvidia-fs-dkms; no P2PDMA, as"),
-    ],
-)
-def test_files_come_by_p2pdma_before_nvidia_fs(kernel, driver, wish, offered, way):
-    if way in {"p2pdma", "nvidia-fs"}:
-        assert storage_way(machine(host, kernel), driver, wish, offered, TABLE).name == way
-        return
-    with refused(PreflightError, "GS-383", message=way):
-        storage_way(machine(host, kernel), driver, wish, offered, TABLE)
-
-
-def test_a_kernel_built_without_it_and_a_product_that_is_not_named_have_no_p2pdma():
-    without, gamers = machine(host, storage=Storage(p2pdma=False)), host("ubuntu24.04-rtx5090-open").gpus
-    assert storage_way(without, OPEN, "auto", True, TABLE).name == "nvidia-fs"
-    assert "and not " in storage_way(machine(host, gpus=gamers), OPEN, "auto", True, TABLE).why
-
-
 def planned(offered=tuple(INBOX), facts=(), **wishes):
     facts = host("ubuntu24.04-h200-keep", driver=None, **dict(facts))
     return planner.second(facts, asked("driver", **wishes), answer(catalog.ubuntu(), *offered)).plan
-
-
-def test_a_plan_with_the_distribution_s_stack():
-    plan = planned(rdma="inbox", ipoib=True)
-    variables, names = plan.variables, [name for name, _version in INBOX]
-    assert (plan.refusals, [package.name for package in variables.gpu_rdma_packages]) == ((), names)
-    assert variables.gpu_rdma_modules == ("ib_ipoib",)
-    assert (variables.gpu_rdma_stack, variables.gpu_rdma_p2pdma) == ("inbox", False)
-    actions = {action.id: action.what for action in plan.actions}
-    assert actions["module-rdma"] == "ib_ipoib at every boot"
-    assert ("file-memlock" in actions, "perftest" in actions["install-rdma"]) == (True, True)
-    assert any(item.rule == "dma-buf-before-peermem" and "DMA-BUF" in item.text for item in plan.reasons)
-    assert plan.lock.wanted.gpudirect == GpuDirect(stack="inbox", memory="dma-buf", modules=("ib_ipoib",))
-    assert any("no adapter with RDMA is seen here" in text for text in plan.warnings)
-    assert not set(plan.holds) & set(names)  # their security updates must come
 
 
 def test_storage_by_p2pdma_takes_a_reboot():

@@ -2,11 +2,10 @@
 
 import pytest
 
-from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import SCHEMA, HostRecord
 from gpusetup.model.facts import Cuda
-from gpusetup.model.package import CudaRoot, PackageSet
+from gpusetup.model.package import CudaRoot
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import exact_requirements
@@ -14,9 +13,7 @@ from gpusetup.plan.install import dockerfile
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed, machine
-from tests.records import lock_of
-from tests.refusals import refused
-from tests.unit.plan.conftest import asked, host, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import nvidia_ubuntu, planner
 
 BOTH = Requirement(component="cuda", specifier="==12.9.*", beside=("==13.0.*",))
 WISH = Settings(requirements=(BOTH,))
@@ -30,12 +27,6 @@ def plan(facts, settings=WISH):
     return plan
 
 
-def applied(*brought):
-    packages = PackageSet(manager="apt", cuda_roots=ROOTS, cuda_default="12.9")
-    lock = changed(lock_of(packages), wanted={"manage_driver": False})
-    return changed(RTX, state=HostRecord(lock=lock, brought=dict.fromkeys(brought, "1")))
-
-
 def test_each_has_its_package_and_its_place_and_the_first_is_the_default():
     made = plan(RTX)
     names = [package.name for package in made.variables.gpu_cuda_packages]
@@ -47,26 +38,6 @@ def test_each_has_its_package_and_its_place_and_the_first_is_the_default():
     assert cuda.beside == (f"=={made.stack.cudas[0].version}",)
     there = plan(changed(RTX, cuda=Cuda(default="/usr/local/cuda-12.9")))
     assert not [action for action in there.actions if action.id == "service-cuda-default"], "it is set already"
-
-
-def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other():
-    both = ("cuda-toolkit-12-9", "cuda-toolkit-13-0")
-    more = ("libcublas-12-9", "libcublas-13-0", "cuda-toolkit-13-0-config-common", "libnccl2")
-    variables = plan(applied(*both, *more), asked("cuda==12.9.*")).variables
-    gone = {"libcublas-13-0", "cuda-toolkit-13-0", "cuda-toolkit-13-0-config-common"}
-    assert gone <= set(variables.gpu_packages_remove) & set(variables.gpu_packages_may_remove)
-    assert not {"libcublas-12-9", "libnccl2"} & set(variables.gpu_packages_remove)
-    assert not set(both) & set(plan(applied(*both)).variables.gpu_packages_remove), "while both are asked for none goes"
-
-
-def test_one_that_went_may_come_again():
-    """What a record says must go is not what a later wish asks for."""
-    facts = host("ubuntu24.04-h200-keep")
-    went = ("cuda-toolkit-13-0", "libcublas-13-0")
-    packages = PackageSet(manager="apt", remove=went, may_remove=went, cuda_roots=ROOTS[:1], cuda_default="12.9")
-    lock = lock_of(packages, driver=facts.driver.version)
-    made = plan(changed(facts, state=HostRecord(schema=SCHEMA, lock=changed(lock, key="k"))))
-    assert not set(went) & set(made.variables.gpu_packages_remove)
 
 
 def test_an_image_holds_one_toolkit_and_wheels_cannot_bring_several():
@@ -86,12 +57,3 @@ def test_an_image_holds_one_toolkit_and_wheels_cannot_bring_several():
 )  # fmt: skip
 def test_an_inventory_names_them_in_a_list(value, read):
     assert read_level({"gpusetup_cuda": value}, "host h", prefix="gpusetup_")["versions"]["cuda"] == read
-
-
-@pytest.mark.parametrize(
-    "value",
-    [["12.9", "12.9.1"], ["12", "13"], ["12.9", "latest"], ["12.9", "none"], [">=12.9", "13.0"], ["12.9", "lots"]],
-)
-def test_a_list_that_does_not_name_different_toolkits_is_refused(value):
-    with refused(BadInputError, path="gpusetup_cuda"):
-        read_level({"gpusetup_cuda": value}, "host h", prefix="gpusetup_")

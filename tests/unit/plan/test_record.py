@@ -51,11 +51,6 @@ def test_a_field_that_another_version_wrote_is_named(path, value, named):
     assert plan.lock.repeatable, "the next record is one that this version understands"
 
 
-def test_the_rest_of_a_stack_is_still_known():
-    lock = read_applied(with_value(LOCK, "stack.newer", {"version": "1"}))
-    assert (lock.stack.driver.version, lock.repeatable) == ("580.95.05", False)
-
-
 @pytest.mark.parametrize("told", [{"site": "ours"}, ["x"], "x"])
 def test_what_the_roles_alone_recorded_is_no_other_version(told):
     assert not read_applied(told).repeatable

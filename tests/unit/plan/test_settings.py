@@ -50,16 +50,6 @@ def test_whatever_a_setting_is_given_is_read_or_refused(name):
             assert str(KNOWN[name](value, name)).isascii()
 
 
-def test_a_number_that_lost_its_zero_is_refused():
-    with refused(BadInputError, match=r"may have been 2\.10", path="gpusetup_torch"):
-        level(torch=2.1)
-
-
-@pytest.mark.parametrize(("host", "file", "line", "becomes"), stored_rows("settings-of-a-host.json"))
-def test_the_host_wins_over_the_file_and_the_file_over_the_line(host, file, line, becomes):
-    assert texts(wishes(level(**host), read_level(file, "f"), line.split())) == becomes.split()
-
-
 def test_a_version_that_the_list_leaves_out_is_a_contradiction():
     with pytest.raises(BadInputError, match="does not contain torch"):
         level(components=["driver"], torch="2.6.*")
@@ -139,14 +129,6 @@ def test_of_two_words_on_reboots_the_more_careful_counts(line, host, counts):
     assert settings_for({}, read_level({"reboot": host}, "f"), said, ()).reboot == counts
 
 
-def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name():
-    for spelling in ("flash_attn", "flash-attn"):
-        level = read_level({"gpusetup_components": ["torch", spelling]}, "inventory", prefix="gpusetup_")
-        assert level["components"] == ("torch", "flash-attn")
-    level = read_level({"gpusetup_flash_attn": "2.8.*"}, "inventory", prefix="gpusetup_")
-    assert [wish.component for wish in level["versions"].values()] == ["flash-attn"]
-
-
 TWENTY = tuple(f"n{number}" for number in range(20))
 WISH = asked("driver==580.*")
 KEPT = "ubuntu24.04-h200-keep"
@@ -161,12 +143,6 @@ def test_sizes(spec, expected):
     assert tuple(name for batch in found for name in batch) == TWENTY, "every host once, in order"
     assert [len(batch) for batch in found] == expected
     assert batches((), spec or "1,10%") == []
-
-
-@pytest.mark.parametrize("spec", ["0", "0%", "101%", "-1", "x", "1,", "1.5", "٣", "1,,2"])
-def test_what_is_no_size_is_bad_input(spec):
-    with refused(BadInputError, "GS-806"):
-        batches(TWENTY, spec)
 
 
 @pytest.mark.parametrize(("words", "driver", "becomes"), stored_rows("settings-words-of-a-driver.json"))

@@ -1,6 +1,5 @@
 """An apply that was cut is finished by the same command, at whatever seam between two steps it was cut."""
 
-import hashlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,22 +10,19 @@ import pytest
 import yaml
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import gpudirect, versions
 
-from gpusetup.components.parsing import yes
-from gpusetup.components.record import hidden, read_record
-from gpusetup.components.registry import COMPONENTS
+from gpusetup.components.record import read_record
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import Apply, HostRecord, RecordedFile, RecordedRunfile, RecordedService
-from gpusetup.model.facts import LoadedModule, Python, Service, Source, Unreadable
+from gpusetup.model.applied import Apply, HostRecord, RecordedRunfile
+from gpusetup.model.facts import LoadedModule, Service, Source
 from gpusetup.model.facts_machine import ModuleFile
-from gpusetup.model.settings import DesktopsWish, GpuDirect, ImexWish, Settings
+from gpusetup.model.settings import Settings
 from gpusetup.plan.lifecycle import differences
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.refusals import refused
-from tests.unit.plan.conftest import DRIVER, answer, asked, debian12_archive, drafted, host, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import DRIVER, answer, host, nvidia_ubuntu, planner
 
 PLAYBOOKS = content_path() / "playbooks"
 
@@ -141,33 +137,6 @@ def test_the_same_command_finishes_it(steps, rebooted, record, first, tmp_path):
     assert (after.state, after.actions) == ("unchanged", ())
 
 
-@pytest.mark.parametrize(
-    ("machine", "source", "offers"),
-    [("debian12-rtx4090-nouveau", "distro", debian12_archive), ("ubuntu24.04-rtx4090-open", "auto", nvidia_ubuntu)],
-)
-def test_the_same_command_asks_for_the_same_whatever_has_come_already(machine, source, offers):
-    """Else the host would refuse it while its own transaction goes on, and the second run would not be a quick one."""
-
-    def parts(*, complete):
-        kernels = tuple(changed(one, headers=complete) for one in host(machine).kernel.installed)
-        python = Python(path="/usr/bin/python3", version="3.11", ensurepip=complete)
-        return {"driver": None, "kernel": {"installed": kernels}, "pythons": (python,)}
-
-    offered, settings = offers, asked("driver", "cupy", source=source)
-    nothing = host(machine, **parts(complete=False))
-    plan = drafted(planner, nothing, settings, offered).plan
-    names = [package.name for package in plan.lock.wanted.packages.wanted()]
-    assert len(names) > 3
-    for come in range(len(names) + 1):
-        installed = {**nothing.packages.installed, **dict.fromkeys(names[:come], "1")}
-        facts = changed(
-            nothing, state=HostRecord(apply=Apply(id="run-1", lock=plan.lock)), packages={"installed": installed}
-        )
-        again = drafted(planner, changed(facts, **parts(complete=come == len(names))), settings, offered).plan
-        asks = [changed(one.variables, gpu_state_planned=()) for one in (plan, again)]
-        assert asks[0] == asks[1], names[:come]
-
-
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(cut, record, tmp_path, monkeypatch):
     """What the record calls finished stands in the history; what it calls verified is verified there too."""
@@ -207,25 +176,6 @@ def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(rebo
         planner.recorded(rebooted, DRIVER, kept)
 
 
-def lost_facts(facts, why):
-    return changed(facts, state=None, unreadable=(Unreadable(field="state", reason=why),))
-
-
-def test_a_host_whose_record_is_lost_is_told_so(rebooted):
-    why = "/var/lib/gpusetup/state.json is no JSON"
-    plan = planner.first(lost_facts(rebooted, why), DRIVER).plan
-    assert plan.state == "change"
-    assert [(action.id, action.why) for action in plan.actions if action.kind == "record"] == [("record-lost", why)]
-    assert [text for text in plan.warnings if f"damaged or gone ({why})" in text]
-    refusal = hidden(lost_facts(rebooted, why))
-    assert refusal is not None
-    assert "starts a new record" in refusal.hint
-    denied = lost_facts(rebooted, "/var/lib/gpusetup/state.json: Permission denied")
-    assert "record-lost" not in [action.id for action in planner.first(denied, DRIVER).plan.actions], "it may be there"
-    assert hidden(denied) is not None
-    assert hidden(rebooted) is None
-
-
 def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(record, tmp_path, monkeypatch):
     token = record(id="run-1").begin()["owner"]
     begun = ledger.Ledger(str(tmp_path))
@@ -262,20 +212,6 @@ def test_a_plan_from_before_another_run_is_not_carried_out(record, tmp_path):
     assert record(id="ours", wanted={"driver": "1"}, planned=now).begin()["id"] == "ours"
 
 
-def test_imex_and_desktops_come_beside_a_driver_on_record(rebooted, first):
-    facts = changed(rebooted, state=HostRecord(lock=first.lock))
-    full = next(item.version for item in first.lock.wanted.packages.driver if item.version)
-    table = planner.matrix.repos.desktops
-    names = {*table.packages, *(name for server in table.servers for name in server), *table.session}
-    offers = answer(catalog.ubuntu(), *((name, "1-1") for name in names), *((name, full) for name in table.graphics))
-    wish = changed(DRIVER, imex=ImexWish(nodes=("10.0.0.1",)), desktops=DesktopsWish(users=("alice",)))
-    plan = planner.second(facts, wish, offers).plan
-    assert [item.name for item in plan.variables.gpu_fabric_packages] == ["nvidia-imex"]
-    drawing = {*plan.variables.gpu_driver_packages} - {*first.variables.gpu_driver_packages}
-    assert {item.name for item in drawing} == {"libnvidia-gl-580", "nvidia-driver-libs"}
-    assert not [text for text in plan.warnings if "half of this driver that draws" in text]
-
-
 def test_a_run_installer_on_record_gets_no_daemon_later():
     facts = host("ubuntu22.04-t4-runfile")
     settings = Settings(source=f"/root/NVIDIA-Linux-x86_64-{facts.driver.version}.run", source_sha256="a" * 64)
@@ -296,36 +232,6 @@ def test_the_persistence_daemon_comes_when_it_is_asked_for_later(rebooted):
     assert (lock.wanted.services, plan.lock.wanted.services) == ((), ("nvidia-persistenced",))
 
 
-@pytest.mark.parametrize("name", [name for one in COMPONENTS for name, read in one.settings.items() if read is yes])
-def test_what_a_setting_turned_on_goes_when_it_is_turned_off(rebooted, name):
-    off = asked("driver", "cuda", "cudnn", "nccl", persistence=False, rdma="inbox" if name == "ipoib" else "none")
-    names = [package for row in planner.matrix.rdma.packages for package in row.packages if "{" not in package]
-    offers = answer(catalog.ubuntu(), *((package, "2.5-1") for package in names))
-    bare = changed(host("ubuntu24.04-h200-keep"), driver=None, services={})
-    on, never = (planner.second(bare, changed(off, **{name: way}), offers).plan for way in (True, False))
-    assert (on.state, never.state) == ("change", "change"), on.refusals
-    there = {item.name: item.version.rstrip("*") or "1-1" for item in on.lock.wanted.packages.wanted()}
-    there |= {item: "1-1" for item in bare.packages.installed if versions.matches(item, on.lock.wanted.packages.hold)}
-    setup = on.lock.wanted.gpudirect or GpuDirect()
-    files = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
-    done = HostRecord(
-        lock=on.lock, brought=there, packages=there, holds=tuple(there),
-        services={f"{unit}.service": RecordedService(enabled=True) for unit in on.lock.wanted.services},
-        files={path: RecordedFile(sha256=hashlib.sha256(text.encode()).hexdigest()) for path, text in files.items() if text},
-    )  # fmt: skip
-    packages = changed(bare.packages, installed={**bare.packages.installed, **there}, held=tuple(there))
-    services = rebooted.services if on.lock.wanted.services else {}
-    now = planner.second(changed(rebooted, state=done, packages=packages, services=services), off, offers).plan
-    wanted = {item.name for item in now.lock.wanted.packages.wanted()}
-    assert wanted == {item.name for item in never.lock.wanted.packages.wanted()}
-    gone = {word for action in now.actions if action.kind == "remove" for word in action.what.split()}
-    assert gone == there.keys() - wanted - set(bare.packages.installed)
-    told = {action.id for action in now.actions}
-    undone = {"remove-unasked", "hold-release", "file-rdma", "module-rdma", "service-nvidia-persistenced-given-up"}
-    assert told & undone, told
-    assert now.lock.wanted.services == never.lock.wanted.services
-
-
 @pytest.mark.parametrize("state", [{"lock": 1}, {"apply": 1}], ids=["finished", "cut"])
 def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(state):
     facts, table = host("ubuntu24.04-h200-keep"), planner.matrix.monitoring
@@ -340,22 +246,6 @@ def test_a_component_that_is_asked_for_no_more_goes_after_a_cut_too(state):
     now = changed(facts, packages=packages, state=HostRecord(**dict.fromkeys(state, lock), brought=there))
     gone = next(action for action in planner.first(now, DRIVER).plan.actions if action.kind == "remove")
     assert (gone.id, gone.what.split()) == ("remove-unasked", sorted(there))
-
-
-def test_other_module_options_are_a_change(rebooted, first):
-    facts = changed(rebooted, state=HostRecord(lock=first.lock))
-    settings = changed(DRIVER, driver_options={"NVreg_EnableGpuFirmware": 0})
-    plan = planner.second(facts, settings, nvidia_ubuntu).plan
-    (action,) = plan.actions
-    assert (action.id, action.what) == ("module-options", "options of nvidia: NVreg_EnableGpuFirmware=0")
-    facts = changed(rebooted, state=HostRecord(lock=plan.lock))
-    assert planner.first(facts, settings).plan.state == "unchanged"
-    assert [item.what for item in planner.second(facts, DRIVER, nvidia_ubuntu).plan.actions] == [
-        "options of nvidia: none"
-    ]
-    theirs = planner.second(rebooted, settings, nvidia_ubuntu).plan
-    assert theirs.state == "unchanged"
-    assert len([text for text in theirs.warnings if "driver_options has no effect" in text]) == 1
 
 
 def test_apply_mends_the_package_database_as_drift_says(rebooted, first):

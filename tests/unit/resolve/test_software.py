@@ -30,12 +30,6 @@ def test_the_table_of_pythons_names_the_newest_release_that_the_resolver_gives(s
             assert row[name] == max((each[name] for each in found), key=Version, default=None), row["python"]
 
 
-@pytest.mark.parametrize(("driver", "cuda", "relation"), stored_rows("driver-relations.json"))
-def test_relations(ask, driver, cuda, relation):
-    stack = ask(f"cuda=={cuda}", driver=driver).stack
-    assert (stack.cuda.relation, stack.driver.relation) == (relation, relation)
-
-
 STAYS = {"installed_driver": "580.126.09", "installed_module": "open"}
 DEBIAN = {"driver_candidates": (DriverCandidate(version="535.247.01", modules=("proprietary",)),)}
 
@@ -166,13 +160,6 @@ def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask):
     assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]
 
 
-def test_a_long_conflict_without_a_package_is_told_whole(refused):
-    told = refused("torch<2.5", "jax>=0.7", "cudnn", gpu=("rtx 2080 ti",), driver="470.256.02")
-    texts = [item["text"] for item in told["conflict"]]
-    assert texts[:2] == ["torch<2.5 was asked for", "jax>=0.7 was asked for"]
-    assert len(texts) > 4
-
-
 def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask):
     earlier = Matrix()
     released = tuple(item for item in earlier.driver.versions if item.branch < 620)
@@ -197,19 +184,6 @@ def test_the_nearest_change_comes_first(refused):
     assert "use ubuntu24.04 instead of ubuntu26.04" in ways
 
 
-def provenance(resolution: Any) -> list[str]:
-    return [reason.text for reason in resolution.reasons if reason.rule == "provenance"]
-
-
-def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask, shipped):
-    build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
-    resolution = ask(f"torch=={build.version}+{build.variant}")
-    assert any("secondary sources only" in text for text in provenance(resolution))
-    assert not any("secondary" in text for text in resolution.warnings)
-    newest = next(item.text for item in resolution.reasons if item.component == "torch" and item.rule == "newest")
-    assert "vendor-confirmed" not in newest
-
-
 @pytest.mark.parametrize("words", ["torch==2.15.* k80", "tensorflow==2.21.* k80", "jax k80", "tensorrt==10.9.* v100"])
 def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, shipped, words):
     text, gpu = words.split()
@@ -217,10 +191,3 @@ def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, sh
     file = shipped.package(name) if name == "tensorrt" else getattr(shipped, name)
     cited = refused(text, gpu=[gpu], allow_builds=True)["conflict"][-1]["source"]
     assert cited in {source.url for source in file.sources.values()}
-
-
-def test_a_clash_of_frameworks_is_cited_from_one_of_them(ask, refused):
-    told = refused("tensorflow==2.15.*", "jax>=0.7", gpu=["rtx 4090"], driver="595.45.04")["conflict"][-1]
-    assert (told["rule"], told["source"]) == ("framework-pins-agree", "https://pypi.org/project/tensorflow/")
-    reasons = ask("tensorflow==2.17.*", "jax[cuda12]<0.5", gpu=["rtx 3090"], driver="530.30.02").reasons
-    assert [item.source for item in reasons if item.rule == told["rule"]] == ["https://pypi.org/project/jax/"]

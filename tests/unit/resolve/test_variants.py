@@ -81,12 +81,3 @@ def test_the_matrix_knows_the_cuda_of_a_driver_and_whether_it_drives_the_gpu(gpu
     assert values.get("sm_arch", []) == code
     assert not set(lower) & set(upper)
     assert not lower or (len(lower) + len(upper), lower[-1], upper[0]) == (110, "11", "15.20")
-
-
-def test_a_variant_is_better_by_its_first_feature_then_by_having_more_of_them():
-    lower, arch = {"cuda_version_lower_bound": ["12.0"]}, {"sm_arch": ["90_real"]}
-    variants = {"b": {"nvidia": lower}, "a": {"nvidia": lower}, "c": {"nvidia": lower | arch}, "d": {"nvidia": arch}}
-    unknown = {"e": {"amd": {"gfx_arch": ["gfx942"]}}, "null": {}}
-    metadata = {"default-priorities": {"namespace": ["nvidia"]}, "variants": variants | unknown}
-    values = supported(machine_of(matrix(), ["h100"], "580.95.05"))
-    assert ordered(metadata, [*metadata["variants"], "unlisted"], values) == ["c", "a", "b", "d", "null"]

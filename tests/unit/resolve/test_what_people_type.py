@@ -1,6 +1,5 @@
 """Requirements and distributions as people write them mean what they say."""
 
-import json
 import re
 
 import pytest
@@ -13,8 +12,6 @@ from gpusetup.model.request import ELSEWHERE, Request
 from gpusetup.resolve.naming import typed
 from gpusetup.resolve.requests import parse_requirement, parse_requirements, question
 from gpusetup.resolve.tables import table_rows
-from tests import refusals
-from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
 
@@ -33,12 +30,6 @@ def test_a_build_without_cuda_is_named_as_such(refused):
 @pytest.mark.parametrize(("text", "meant"), stored_rows("typed-distributions.json"))
 def test_a_distribution_by_its_usual_names(text, meant):
     assert find_system(matrix(), text).id == meant
-
-
-def test_every_distribution_is_found_by_its_id_and_by_its_name():
-    for system in matrix().os.systems:
-        assert find_system(matrix(), system.id.upper()) == system
-        assert find_system(matrix(), system.name) == system
 
 
 @pytest.mark.parametrize(("typed", "meant"), stored_rows("typed-packages.json"))
@@ -62,33 +53,6 @@ def test_what_lies_outside_the_matrix_is_not_called_missing(refused, asked, limi
     assert "there is no" not in texts
 
 
-def test_what_nobody_published_is_called_missing(refused):
-    told = refused("torch==2.6.5")
-    assert "there is no torch==2.6.5" in " ".join(item["text"] for item in told["conflict"])
-    assert told["suggestions"] == ["torch==2.6.0 exists and would fit"], "the nearest is of the same series"
-
-
-LACKING = ("ubuntu 24.10", "ubuntu", "centos 7", "", "9", "debian", "amazon linux 2")
-NEXT_STEPS = [*stored_rows("typed-other-systems.json"), *((text, "gpusetup matrix os") for text in LACKING)]
-
-
-@pytest.mark.parametrize(("system", "hint"), NEXT_STEPS)
-def test_other_distributions_and_releases_get_a_next_step(shipped, system, hint):
-    with refusals.refused(BadInputError, hint=hint):
-        find_system(shipped, system)
-
-
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [("566.03", " (on Linux: 565.57.01): judged as R565"), ("566.36", ": judged as R565"), ("576.02", "R575")],
-)
-def test_a_driver_of_windows_is_judged_by_its_branch_as_that_of_wsl(number, said):
-    code, out, err = run(["resolve", "torch", "--driver", number])
-    assert (code, f"{number} is a number of Windows" in err, said in err) == (0, True, True)
-    assert "apply" not in out
-    assert "Windows" not in run(["resolve", "cuda", "--driver", "435.21"])[2]
-
-
 @pytest.mark.parametrize(
     "form", ["{n}x{g}", "{n}x {g}", "{n} x {g}", "{n}*{g}", "{n} {g}", "{g}:{n}", "{g} x{n}", "{g} * {n}"]
 )
@@ -102,21 +66,3 @@ def test_a_number_of_gpus_by_its_usual_spellings(shipped, form):
                 assert (asked.gpus, asked.gpu_count, typed(asked)) == ((name,), 8, f"torch --gpu '8x {name}'")
             rows = [table_rows("gpu", said, Request(requirements=()), shipped) for said in (words, name)]
             assert rows[0] == rows[1]
-
-
-def test_a_name_is_no_number_of_gpus(shipped):
-    names = [name for gpu in shipped.gpus.gpus for name in (gpu.name, *gpu.aliases, *gpu.ids)]
-    asked = [question([], shipped, gpus=words).gpus for words in (names, [", ".join(names) + ","])]
-    assert asked == [tuple(names)] * 2
-
-
-def test_a_hint_names_the_machine_type_that_was_typed():
-    _, out, err = run(["resolve", "torch", "--on", "g5g.xlarge"])
-    assert (out, "--gpu" in err, "jax runs on it: gpusetup resolve jax --on g5g.xlarge" in err) == ("", False, True)
-
-
-@pytest.mark.parametrize("command", ["resolve", "matrix", "why", "why-not", "lock"])
-def test_two_equal_signs_are_pips_in_every_command(command):
-    argv = [command, "cuda==12.8", "--gpu", "b200", "--format", "json"]
-    assert "12.8.1" not in str({**json.loads(run(argv)[1]), "reasons": (), "chosen": ""})
-    assert "12.8.1" in run([command, "cuda=12.8", *argv[2:]])[1] or command.startswith("why")

@@ -1,19 +1,14 @@
 """The machine that gpusetup runs on is known under any name; a wish that a host's own variable overrules is said."""
 
-import json
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from gpusetup.cli.apply import _host
 from gpusetup.drive.events import HostProgress
 from gpusetup.facts.collect import this_boot
 from gpusetup.model.facts_machine import Boot
-from gpusetup.model.lifecycle import HostOutcome
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING
@@ -21,7 +16,6 @@ from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.looks import Rollout, _with_care
 from gpusetup.rollout.options import Wishes, settings_of_hosts
 from gpusetup.rollout.waves import _as_now
-from tests.stored import stored, stored_rows
 
 HERE = Boot(id="b1", time=1, machine="m1")
 
@@ -74,35 +68,6 @@ def asked(
     return settings["a"], lost["a"]
 
 
-@pytest.mark.parametrize(("wish", "variables", "said"), stored_rows("lost-wishes.json"))
-def test_a_wish_that_loses_is_named_with_what_wins(wish, variables, said):
-    (text,) = asked([wish], **variables)[1]
-    assert said in text
-
-
-@pytest.mark.parametrize(
-    ("wish", "variables"),
-    [
-        ("torch==2.6.*", {}), ("torch==2.6.*", {"gpusetup_torch": "2.6.*"}), ("torch", {"gpusetup_torch": "2.6.*"}),
-        ("torch==2.6.*", {"gpusetup_components": ["torch"]}), ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
-    ],
-)  # fmt: skip
-def test_what_counts_or_is_only_made_narrower_is_no_loss(wish, variables):
-    assert asked([wish], **variables)[1] == ()
-
-
-def test_groups_of_equal_rank_that_differ_are_named_with_the_one_that_counts(tmp_path):
-    hosts = "[a]\nh1\nh2 gpusetup_driver=2\n[b]\nh1\nh2\n[all:vars]\ngpusetup_torch=2\n"
-    (tmp_path / "hosts.ini").write_text(f"{hosts}[a:vars]\ngpusetup_driver=1\ngpusetup_torch=1\n")
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars/b.yml").write_text("gpusetup_driver: 2\n")
-    found = json.loads(
-        subprocess.check_output([sys.executable, "-c", stored("inventory-rivals.py.txt"), tmp_path / "hosts.ini"])
-    )
-    assert found == {"h1": {"gpusetup_driver": ["b", "a"]}, "h2": {}}
-    assert "the groups a, b of equal rank differ, and b's counts" in asked(["torch"], rivals=found["h1"])[1][0]
-
-
 def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path):
     (tmp_path / "gpusetup.toml").write_text('torch = "2.5.*"\n', encoding="utf-8")
     inventory = str(tmp_path / "hosts.ini")
@@ -119,13 +84,3 @@ def test_the_command_that_is_offered_wins():
     settings, lost = asked(["torch==2.6.*"], **{name: value})
     assert [str(item) for item in settings.requirements] == ["torch==2.6.*"]
     assert lost == ()
-
-
-def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too():
-    lost = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
-    rollout: Any = SimpleNamespace(connections={"a": "local"})
-    plan = _with_care(rollout, "a", HostPlan(state="unchanged", warnings=("other",)), lost)
-    assert plan.warnings == (*lost, "other")
-    text = " ".join(_host(HostOutcome(state="unchanged", warnings=plan.warnings)).split())
-    assert "note: -w 'torch==2.6.*' on the command line has no effect" in text
-    assert "other" not in text

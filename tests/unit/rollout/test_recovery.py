@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from functools import partial
-from threading import Barrier
 from types import SimpleNamespace
 
 import pytest
@@ -149,18 +148,6 @@ def test_before_anything_is_done_every_host_says_what_would_be(fleet):
     assert variables["reset"]["gpu_recover_reboot"] is False
 
 
-def test_a_reset_that_helped_a_reboot_that_helped_and_one_that_did_not(fleet):
-    made = fleet("reset", "reboot", "both")
-    made.boots["reboot"], made.after["both"] = "two", NEEDS["both"]
-    found = recover(made.hosts, prepare(made.hosts))
-    assert {name: (told.state, told.did) for name, told in found.items()} == {
-        "reset": ("done", (f"reset {GPU}",)), "reboot": ("done", ("rebooted",)), "both": ("not-gone", (f"reset {GPU}",)),
-    }  # fmt: skip
-    reboot = real(made)["reboot"]
-    assert (reboot["gpu_recover_reboot"], reboot["gpu_reboot_policy"]) == (True, "when-needed")
-    assert reboot["gpu_recover_gpus"] == ()
-
-
 @pytest.mark.parametrize(("settings", "policy", "words"), stored_rows("recovery-reboot-policy.json"))
 def test_a_host_reboots_only_where_it_may(fleet, settings, policy, words):
     made = fleet("reboot", **settings)
@@ -198,15 +185,6 @@ def test_a_host_whose_programs_cannot_be_listed_is_not_free(fleet, unreachable, 
     assert list(made.hosts.draining.wait_idle({"both"})) == busy
 
 
-def test_all_nodes_drain_at_once_though_their_jobs_take_long():
-    scheduler, all_wait = Scheduler(), Barrier(40)
-    scheduler.drain = lambda _node, _seconds: all_wait.wait(60) * 0 or Drained(ok=True, ours=True)
-    plans = {f"n{number}": HostPlan(state="change") for number in range(40)}
-    taken = work(scheduler)
-    taken.rollout.facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
-    assert (taken.take(plans), taken.ours) == ({}, set(plans))
-
-
 def test_a_stop_while_a_drained_host_is_reset_names_it(fleet, monkeypatch):
     made = fleet("both", scheduler=Scheduler())
     monkeypatch.setattr(made.hosts.draining, "wait_idle", lambda _names: {})
@@ -216,22 +194,6 @@ def test_a_stop_while_a_drained_host_is_reset_names_it(fleet, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         recover(made.hosts, prepare(made.hosts))
     assert said[-1] == "both: it is still drained: the run ended early; to return it to service: resume both"
-
-
-@pytest.mark.parametrize(
-    ("document", "state"),
-    [
-        ({"reference": "GS-422", "message": "MIG"}, "refused"),
-        ({"reference": "GS-452", "message": "another"}, "refused"),
-        ({"reference": "GS-424", "message": "no"}, "failed"),
-        (None, "unreachable"),
-    ],
-)
-def test_a_host_that_stops_says_whether_anything_was_done(fleet, document, state):
-    made = fleet("reset")
-    planned = prepare(made.hosts)
-    made.fails["reset"] = Failure("Reset", "ssh: no route", unreachable=document is None, document=document or {})
-    assert recover(made.hosts, planned)["reset"].state == state
 
 
 def test_a_vgpu_is_reset_by_whoever_owns_the_board(fleet):
@@ -260,19 +222,6 @@ def test_who_is_not_free_stays_as_it_is_and_a_node_that_cannot_be_given_back_is_
         "a": ("jobs run: 7; it is still drained: to return it to service: resume a",), "b": (), "c": ("python3",),
         "d": ("python3; it is still drained: slurmd does not answer; to return it to service: resume d",),
     }  # fmt: skip
-
-
-def test_what_came_out_well_is_given_back():
-    scheduler = Scheduler(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
-    taken = work(scheduler, nodes={"a": "node-a"})
-    assert taken.take(PLANS) == {}
-    states = {"a": "done", "b": "failed", "c": "done", "d": "done"}
-    outcomes = taken.give_back({name: HostOutcome(state=state) for name, state in states.items()})
-    assert sorted(scheduler.given) == ["d", "node-a"]
-    assert outcomes["a"].warnings == ()
-    assert outcomes["b"].warnings == ("it is still drained: failed; to return it to service: resume b",)
-    assert outcomes["c"].warnings == ("recorded: drained by someone else: bad fan",)
-    assert "slurmd does not answer" in outcomes["d"].warnings[0]
 
 
 def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted():

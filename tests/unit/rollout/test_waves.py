@@ -102,36 +102,6 @@ def all_of(names, state):
     return dict.fromkeys(names, state)
 
 
-@pytest.mark.parametrize(
-    ("bad", "words", "batches", "states"),
-    [
-        ({"a": "failed"}, {}, "abcde", {"a": "failed"} | all_of("bcde", "done")),
-        ({}, {"batch": "1,2"}, "a bc de", all_of("abcde", "done")),
-        *(({"a": how}, {"batch": "1,100%"}, "a", {"a": how} | all_of("bcde", "not-started"))  # a canary
-          for how in ("failed", "unreachable", "verify-failed", "interrupted")),
-        ({"a": "failed", "b": "failed"}, {"batch": "1", "max_fail": 1}, "a b", all_of("ab", "failed") | all_of("cde", "not-started")),
-        ({"a": "pending-reboot"}, {"batch": "1,100%"}, "a bcde", {"a": "pending-reboot"} | all_of("bcde", "done")),  # no failure
-    ],
-)  # fmt: skip
-def test_each_batch_is_verified_before_the_next_begins_and_failures_end_the_rollout(roll, bad, words, batches, states):
-    found, changed, verified = roll(bad, **words)
-    assert changed == [tuple(batch) for batch in batches.split()]
-    assert found == LEFT | states
-    apart = [(batch, True) for batch in changed] if words else []
-    assert verified == [*apart, (("x",) if words else ("x", *NAMES), False)]
-
-
-def test_a_stopped_rollout_goes_on_where_it_stopped(roll):
-    roll({"c": "failed"}, batch="1,2,50%")
-    stopped = stopped_rollout(roll.home, "hosts.ini")
-    assert (stopped.hosts, stopped.batch) == (("c", "d", "e"), "2,50%")
-    with pytest.raises(BadInputError):
-        stopped_rollout(roll.home, "others.ini")
-    max(roll.home.glob("runs/*/rollout.json")).write_text("{")
-    with pytest.raises(BadInputError):
-        stopped_rollout(roll.home, "hosts.ini")
-
-
 def kept(roll):
     """What the run's folder says of each host."""
     document = json.loads((roll.folder.path / "applied.json").read_bytes())
@@ -348,16 +318,6 @@ def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
     rollout: Any = SimpleNamespace(facts={"a": None}, fetched={}, session=session)
     planner: Any = SimpleNamespace(third=third)
     return _answered(rollout, planner, DRAFT, "a", run).plan, rollout.fetched["a"], asked
-
-
-def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone():
-    told = {"changed": False, "findings": [{"level": "warn", "id": "x", "text": "t", "hint": "", "reference": ""}],
-            "candidates": {"a": [{"version": "1", "size": None, "transitional": False, "source": "s"}]},
-            "transaction": {"remove": {"b": "1"}, "install": {}, "download_bytes": 7}, "fetched": "/run/x", "space": []}  # fmt: skip
-    plan, fetched, (answer,) = answered(told)
-    assert (plan.state, fetched) == ("change", "/run/x")
-    assert (answer.transaction.remove, answer.transaction.download_bytes) == ({"b": "1"}, 7)
-    assert (answer.findings[0].level, answer.candidates["a"][0].version) == ("warn", "1")
 
 
 @pytest.mark.parametrize(("told", "named"), stored_rows("answers-of-another-form.json"))
