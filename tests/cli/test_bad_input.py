@@ -16,7 +16,6 @@ from tests.stored import stored_rows
 
 GPUSETUP = f"{shlex.quote(sys.executable)} -m gpusetup"
 ANSWERS = ("--help", "resolve torch --gpu h100", "doctor 'Xid 79'", "export schema")
-ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
 UNWRITTEN = "cannot write the answer"
 
 
@@ -42,13 +41,6 @@ def test_a_terminal_that_was_closed_ends_no_command():
     os.close(ours)
     with streams._Stream(os.fdopen(theirs, "wb", 0), write_through=True) as said:
         print("stopping", file=said, flush=True)
-
-
-@pytest.mark.parametrize("command", ANSWERS)
-def test_a_terminal_without_unicode_gets_the_answer_in_ascii(command, tmp_path):
-    code, out, err = shell(f"{ASCII} {GPUSETUP} {command}", tmp_path)
-    assert (code, bool(out)) == (0, True)
-    assert (out + err).isascii()
 
 
 def test_a_home_that_takes_nothing_costs_no_answer(tmp_path):

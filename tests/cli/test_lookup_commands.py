@@ -1,18 +1,18 @@
-"""Commands that change nothing, from outside: exit codes, what goes where, document shapes, formats, files."""
+"""Commands that change nothing, from outside: exit codes, what goes where, document shapes, formats, files; `--newer` releases."""
 
 import csv
-import datetime as dt
 import io
 import json
 import shlex
 import sys
+from unittest.mock import Mock
 
-import msgspec
 import pytest
 
-from gpusetup.matrix.load import Matrix
-from gpusetup.model.facts import Facts
-from tests.hosts.machines import HOSTS, machine
+from gpusetup.bootstrap import web
+from gpusetup.bootstrap.web import Unfetched
+from gpusetup.cli import newer
+from tests.hosts.machines import HOSTS
 from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
@@ -49,13 +49,6 @@ def test_warnings_go_to_standard_error_and_quiet_drops_them():
     assert run([*words, "--quiet"]) == (0, out, "")
 
 
-def test_a_near_name_is_suggested():
-    assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
-    assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
-    assert "ubuntu22.04" in document("resolve", "--os", "ubunto22.04")[1]["error"]["hint"]
-    assert "RTX 4090" in document("resolve", "--gpu", "geforce rtx 4099")[1]["error"]["hint"]
-
-
 def test_every_line_of_a_csv_has_every_column():
     header, *lines = csv.reader(io.StringIO(run(["matrix", "cuda", "--gpu", "v100", "--format", "csv"])[1]))
     assert header[-1] == "because", "why the chosen row is not the newest: only its line has it"
@@ -71,46 +64,6 @@ def test_out_writes_the_answer_to_a_file_in_a_folder_that_it_makes(argv, tmp_pat
     code, out, err = run([*argv.split(), "--out", str(file)])
     assert (out, f"written to {file}\n" in err, code in (0, 4)) == ("", True, True)
     assert {run([*argv.split(), *more])[1] for more in ((), ("--out", "-"))} == {file.read_text()}
-
-
-def test_why_a_version_that_is_not_chosen():
-    code, told = document("why", "cuda=13.4", "--gpu", "h100")
-    assert code == 0
-    command = "gpusetup resolve 'cuda==13.4.*' --gpu h100"
-    assert told["asked"] == {"version": "cuda==13.4.*", "fits": True, "command": command}
-    assert told["matrix"] == document("resolve", "--gpu", "h100")[1]["matrix"]
-    assert document("why", "cuda=13.1", "--gpu", "v100")[1]["asked"]["fits"] is False
-    assert document("why", "cuda", "cuda==12.8.*", "--gpu", "h100")[1]["chosen"]["version"] == "12.8.1"
-
-
-def test_old_data_is_said_to_be_old(monkeypatch):
-    class Later(dt.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return dt.datetime.fromisoformat(Matrix().date).replace(tzinfo=tz) + dt.timedelta(days=91)
-
-    monkeypatch.setattr("gpusetup.cli.requests.dt.datetime", Later)
-    for command in ("resolve", "matrix"):
-        assert "91 days old" in str(document(command, "cuda==12.4.*")[1]["warnings"])
-
-
-def test_from_facts_resolves_for_each_kind_of_host(tmp_path):
-    names = ("debian12-v100-proprietary", "ubuntu24.04-h200-keep", "ubuntu24.04-gtx1080ti-rtx5090-nostack")
-    hosts = {name: machine(name) for name in names}
-    hosts["twin"] = hosts[names[0]]
-    path = tmp_path / "facts.json"
-    path.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
-    code, told = document("resolve", "torch", "--from", str(path))
-    assert code == 4, "one kind of host has no stack"
-    assert told["ok"] is False
-    by_host = {host: answer for answer in told["classes"].values() for host in answer["hosts"]}
-    assert by_host["twin"] is by_host[names[0]]
-    assert by_host[names[0]]["stack"]["torch"]["variant"] == "cu126"
-    assert by_host[names[0]]["stack"]["driver"]["module"] == "proprietary"
-    assert by_host[names[1]]["stack"]["driver"]["installed"] is True
-    # Pascal beside Blackwell: no flavour of the module drives both, and no torch has code for both.
-    rules = {item["rule"] for item in by_host[names[2]]["conflict"]}
-    assert rules in ({"module-flavour"}, {"torch-needs-code-for-gpu"})
 
 
 def test_why_ends_in_a_command_that_asks_for_the_same_machine():
@@ -146,3 +99,75 @@ def test_the_facts_of_an_inventory_are_asked_through_ansible(tmp_path, monkeypat
     assert document["hosts"]["b"]["gpus"][0]["name"] == "T4"
     assert document["hosts"]["a"]["simulated"] is False
     assert document["failures"]["c"]["reference"] == "GS-309"
+
+
+def test_a_capture_can_be_looked_at(tmp_path, printed):
+    live, again = (
+        printed(0, "facts", *words, tmp_path / "capture")["hosts"]["localhost"]
+        for words in (("--no-candidates", "--capture"), ("--root",))
+    )
+    for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
+        assert again[part] == live[part]
+
+
+FILES = stored_rows("files-of-an-index.json")
+DRIVERS = {"999": {"type": "new feature branch", "driver_info": [{"release_version": "999.10", "release_date": ""}]}}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Publishers that answer as PyPI and NVIDIA do; what was asked of them."""
+    found: list[str] = []
+
+    def fetch(url, *, accept, **_):
+        found.append(url)
+        if url == newer._DRIVERS:
+            return json.dumps(DRIVERS).encode()
+        assert accept == "application/vnd.pypi.simple.v1+json"
+        name = url.rstrip("/").rpartition("/")[2]
+        if name not in FILES:
+            raise Unfetched(f"404 Not Found for {url}")
+        files = [{"filename": file, "upload-time": day, "yanked": yanked} for file, day, yanked in FILES[name]]
+        return json.dumps({"meta": {"api-version": "1.1"}, "files": files}).encode()
+
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setattr(web, "fetch", fetch)
+    return found
+
+
+def test_nobody_is_asked_without_the_option_and_with_it_the_nearest_release_answers_marked(asked):
+    code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100")
+    assert (code, asked) == (4, [])
+    assert "ask its publisher: the same command with --newer" in told["suggestions"]
+    code, told = document("resolve", "cudnn==9.99.1.4", "--gpu", "h100", "--newer")
+    assert (code, len(asked)) == (0, 2)
+    marked = next(text for text in told["warnings"] if text.startswith("unconfirmed: "))
+    assert "cudnn 9.99.1.4 of 2026-11-06 (nvidia-cudnn-cu13 on the package index)" in marked
+    assert told["stack"]["cudnn"]["version"] in marked
+
+
+def test_the_login_of_an_index_is_in_no_message(monkeypatch):
+    absent = Unfetched("404 Not Found for https://me:secret-word@index.example/simple/torch/")
+    for answer, said in (
+        (b"<html>", "index.example"),
+        (b'{"files": [1, {}]}', "does not list"),
+        (absent, "index.example"),
+    ):
+        monkeypatch.setenv("PIP_INDEX_URL", "https://me:secret-word@index.example/simple")
+        monkeypatch.setattr(web, "fetch", Mock(side_effect=[answer]))
+        code, told = document("resolve", "torch==99.0.0", "--newer")
+        assert code == 4, "the answer of the matrix"
+        assert said in told["suggestions"][-1]
+        assert "secret-word" not in json.dumps(told)
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_table_tells_each_component_how_far_behind_the_matrix_is():
+    code, told = document("matrix", "--newer")
+    rows = {row["component"]: row for row in told["rows"]}
+    assert code == 0
+    assert rows["cudnn"]["publisher"] == "9.99.1.4"
+    assert rows["cudnn"]["behind"] >= 0
+    assert (rows["cupy"]["publisher"], rows["cupy"]["behind"]) == ("not reached", None)
+    assert (rows["driver"]["publisher"], rows["driver"]["behind"]) == ("999.10", None)
+    assert document("matrix", "torch", "--newer")[0] == 3

@@ -1,4 +1,4 @@
-"""Every document that a command prints is one that its schema takes, and the schema refuses what does not belong there."""
+"""What a command tells people it tells programs too, in a document that its schema takes; the schema refuses others."""
 
 import json
 import re
@@ -9,9 +9,19 @@ import jsonschema
 import pytest
 
 import gpusetup
+from gpusetup.cli import timers
+from gpusetup.cli.commands import COMMANDS, GROUPS, load_command
 from gpusetup.cli.export import schema_of
+from gpusetup.matrix.load import matrix
 from gpusetup.model.documents import documents
-from tests.property.test_command_line import run
+from gpusetup.model.request import Request
+from gpusetup.model.settings import Settings
+from gpusetup.plan.lock import lock_of
+from gpusetup.resolve.api import resolve
+from gpusetup_fleet.supply import choosing
+from gpusetup_fleet.supply.fetching import Wanted
+from gpusetup_fleet.supply.root import Entry
+from tests.property.test_command_line import run, unstated
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = str(ROOT / "tests" / "hosts" / "ubuntu24.04-h200x2-keep" / "root")
@@ -29,25 +39,6 @@ def printed(*argv):
 
 def name_of(document):
     return str(document["schema"].split("/")[1])
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "resolve torch vllm --gpu h100", "resolve torch==2.6.0 --gpu 'rtx 5090'", "resolve pandas", "matrix",
-        "resolve --gpu h200 --os ubuntu24.04 cuda==12.8.* cuda==13.0.*", "resolve tensorflow jax cupy --gpu v100",
-        "matrix torch --gpu v100", "matrix --driver 535.154.05 --gpu a100", "matrix gpu h100", "matrix os",
-        "matrix python", "matrix vgpu", "matrix vllm", "matrix torch --gpu 'gtx 680'", "matrix driver 999.*",
-        "matrix --data", "why driver --gpu h100", "why torch==2.6.0 --gpu v100", "why torch==2.6.0 --gpu 'rtx 5090'",
-        "why-not cuda=13.1 --gpu v100", "why-not cuda=12.8 --gpu v100", f"facts --root {HOST}", f"doctor --root {HOST}",
-        "doctor 'NVRM: Xid (PCI:0000:81:00): 79, GPU has fallen off the bus.'", "doctor GS-324", "doctor GpuLost",
-        "doctor 'ImportError: libcudart.so.11.0: cannot open shared object file'", "doctor 'the weather is fine'",
-        "lock torch --gpu h100 --os ubuntu24.04", "cloud-init --gpu t4 --os debian12", "export content path",
-    ],
-)  # fmt: skip
-def test_what_is_printed_fits(argv):
-    document = printed(*shlex.split(argv))
-    jsonschema.validate(document, schema_of(name_of(document)))
 
 
 def test_what_is_printed_of_hosts_fits(tmp_path):
@@ -76,3 +67,69 @@ def test_every_document_has_a_schema():
     sources = "".join(path.read_text() for path in Path(gpusetup.__file__).parents[1].glob("gpusetup*/**/*.py"))
     named = set(re.findall(r'"gpusetup/([a-z-]+)/[0-9]"', sources))
     assert named - KEPT_ELSEWHERE == set(documents())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(tmp_path, monkeypatch):
+    for name in ("GPUSETUP_STATE", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "own"))
+
+
+def document_of(out):
+    document = json.loads(out)
+    jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
+    return document
+
+
+EXAMPLES = [
+    shlex.split(example[1])
+    for name in COMMANDS
+    if name.split()[0] in {*GROUPS["choose a stack"], *GROUPS["other programs"]}
+    for example in re.finditer(r"^  +gpusetup (\S.*?)(?:   .*| > .*)?$", load_command(name).__doc__, re.MULTILINE)
+    if not re.search("https:|&&|--hashes|--format|--install|--vars|--pip|completion|--out", example[1])
+]
+
+
+@pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)
+def test_a_document_has_what_the_text_of_an_example_states(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert unstated(words)[3] == []
+
+
+@pytest.mark.parametrize("command", ["fleet health", "drift"])
+def test_a_timer(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
+    monkeypatch.setattr(timers, "_run", lambda _argv, _environment: "")
+    told = []
+    for when in ("daily", "never", "never"):
+        code, out, _ = run([*command.split(), "--timer", when, "--format", "json"])
+        assert code == 0
+        told.append(document_of(out))
+    assert [document["state"] for document in told] == ["installed", "removed", "none"]
+    assert told[0]["when"] == "daily"
+    assert command.split()[0] in told[0]["runs"]
+
+
+def test_export_monitoring_writes_the_files_that_it_names_and_the_same_again(tmp_path):
+    texts, new = [], tmp_path / "new"
+    for _ in range(2):
+        code, out, _ = run(["export", "monitoring", "--out", str(new), "--format", "json"])
+        assert code == 0
+        texts.append({str(path.relative_to(new)): path.read_text() for path in new.rglob("*") if path.is_file()})
+    assert json.loads(out)["files"] == sorted(texts[0])
+    assert "rules/gpusetup-alerts.yml" in texts[0]
+    assert texts[0] == texts[1]
+
+
+def test_what_a_bundle_would_fetch(monkeypatch):
+    request = Request(gpus=("t4",), os="debian12", arch="x86_64")
+    lock = lock_of(resolve(request, matrix()), matrix())
+    files = [Wanted(f"http://x/{name}", name, size, name) for name, size in (("small", 10), ("large", 3_000_000))]
+    packages = tuple(Entry(file.name, "1", file, ()) for file in files)
+    supply = choosing.Supply(choosing.Asked(request, Settings()), (lock,), "compute", packages, (), "3.11")
+    monkeypatch.setattr(choosing, "choose", lambda *_: supply)
+    (wanted,) = document_of(run(["bundle", "--gpu", "t4", "--os", "debian12", "--dry-run", "--format", "json"])[1])[
+        "systems"
+    ]
+    assert [(file["name"], file["size"]) for file in wanted["files"]] == [("large", 3_000_000), ("small", 10)]
+    assert (wanted["packages"], wanted["bytes"]) == (2, 3_000_010)

@@ -22,9 +22,9 @@ GPU = "0000:00:06.0"
 class Fleet:
     """One host, `node`, that is looked at and played on."""
 
-    def __init__(self, folder, monkeypatch):
-        self.folder, self.monkeypatch = folder, monkeypatch
-        self.before = self.after = self.healthy = self.look("well")
+    def __init__(self, folder):
+        self.folder = folder
+        self.before = self.after = self.look("well")
         self.plays: list[bool] = []
 
     def look(self, name):
@@ -48,7 +48,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path, monkeypatch):
-    made = Fleet(tmp_path, monkeypatch)
+    made = Fleet(tmp_path)
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(doctor_hosts, "hosts", made.hosts)
     monkeypatch.setattr(recovery, "run_playbook", made.play)
@@ -78,18 +78,6 @@ def test_a_person_is_asked_once(fleet, monkeypatch, capsys, answer, code, plays)
     assert main(["doctor", "--apply"]) == code
     assert fleet.plays == plays
     assert "do all of this? [y/N]" in capsys.readouterr().err
-
-
-def test_what_was_done_is_looked_at_and_told(fleet, printed):
-    document = printed(0, "doctor", "--apply", "--yes")
-    assert (document["ok"], document["hosts"]["node"]["healthy"]) == (True, True)
-    told = document["recovered"]["node"]
-    assert (told["state"], told["did"], told["recovery"]["need"]) == ("done", [f"reset {GPU}"], "reset")
-
-
-def test_another_fault_behind_it_is_no_success(fleet):
-    fleet.after = fleet.look("mig-change-waits")
-    assert main(["doctor", "--apply", "--yes"]) == 8
 
 
 @pytest.mark.parametrize(("name", "code", "words"), stored_rows("doctor-apply-words.json"))

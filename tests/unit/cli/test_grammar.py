@@ -1,13 +1,11 @@
-"""The command line: words in any order, one line with a suggestion where a word is not known, quiet on demand."""
+"""The command line: one line with a suggestion where a word is not known; what a project asks in the words of its files."""
 
-import argparse
-import re
+import json
 
 import pytest
 
-from gpusetup.cli import grammar
 from gpusetup.cli import main as front
-from gpusetup.cli.commands import COMMANDS, WITHOUT_OWN, below, first_words
+from gpusetup.cli.commands import COMMANDS
 from tests.property.test_command_line import run as answered
 from tests.stored import stored_rows
 
@@ -32,16 +30,6 @@ def test_help_and_version_are_words_as_well():
     assert "--gpu" in run("help", "resolve")[1]
 
 
-def test_the_help_fits_a_terminal_of_80_columns(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = run("--help")[1].splitlines()
-    assert max(map(len, lines)) <= 80
-    shown = {line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")}
-    assert {name.split()[0] for name in COMMANDS} <= shown
-    assert len(lines) <= 50
-    assert len(first_words()) <= 16
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_fits_a_screen_of_60_lines(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -50,38 +38,35 @@ def test_the_help_of_a_command_fits_a_screen_of_60_lines(name, monkeypatch):
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_all_shows_every_option_and_the_rare_ones_exist(name):
-    parser = front.command_parser(name)
-    options = {one for action in parser._actions for one in action.option_strings}
-    whole, short = parser.format_help(whole=True), parser.format_help()
-    assert all(one in whole for one in options)
-    rare = set(grammar.tables()["rare"].get(name, ()))
-    assert rare <= options
-    assert not any(re.search(rf"^  (\S+, )*{one}[ ,]", short, re.MULTILINE) for one in rare)
-
-
-@pytest.mark.parametrize("word", WITHOUT_OWN)
-def test_a_first_word_alone_lists_what_follows_it(word):
-    for words in ((word,), (word, "--help"), ("help", word)):
-        code, out, _ = run(*words)
-        assert code == 0
-        assert all(f"gpusetup {word} {second} " in out for second in below(word))
-    code, _, err = run(word, below(word)[0][:-1])
-    assert code == 2
-    assert f"gpusetup {word} {below(word)[0]}" in err
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_of_one_value_is_given_once(name):
-    for action in front.command_parser(name)._actions:
-        if isinstance(action, argparse._StoreAction) and action.option_strings:
-            value = [action.option_strings[-1], next(iter(action.choices or ["7"]))]
-            code, _, err = run(*name.split(), *map(str, value * 2))
-            assert (code, "given twice" in err) == (2, True), value
-
-
 @pytest.mark.parametrize("words", ["facts -- --become", "facts -K", "watch -e x=1", "verify -- -vvv"])
 def test_what_only_ansible_reads_is_refused_where_ansible_has_no_part(words):
     code, _, err = run(*words.split())
     assert (code, "has no effect without an inventory" in err) == (3, True)
+
+
+def test_the_machine_of_pyproject_counts_for_the_lock_beside_it(tmp_path, capsys):
+    (tmp_path / "uv.lock").write_text("[[package]]\nname = 'torch'\nversion = '2.9.1'\n")
+    codes = []
+    for driver in ("570.86.15", "470.82.01"):
+        (tmp_path / "pyproject.toml").write_text(f"[tool.gpusetup]\ngpu = ['h100']\ninstalled_driver = '{driver}'\n")
+        codes.append(
+            front.main(["lock", "--from", str(tmp_path / "uv.lock"), "--out", str(tmp_path / "gpu.lock.json")])
+        )
+    assert codes == [0, 4]
+    assert json.loads((tmp_path / "gpu.lock.json").read_text())["stack"]["driver"]["version"] == "570.86.15"
+    assert "driver 470.82.01 is installed and stays" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "torch", "code", "said"),
+    [
+        ("ubuntu24.04-h200-keep", "2.9.1", 0, "installed, stays"),
+        ("debian12-v100-proprietary", "2.9.1+cu130", 4, "no stack fits"),
+        ("debian12-none-nothing", "2.9.1", 5, "no NVIDIA GPU on PCI"),
+    ],
+)
+def test_the_doctor_compares_a_project_with_a_machine(host, torch, code, said, tmp_path, capsys):
+    (tmp_path / "requirements.txt").write_text(f"torch=={torch}\n")
+    assert front.main(["doctor", str(tmp_path / "requirements.txt"), "--root", f"tests/hosts/{host}/root"]) == code
+    told = capsys.readouterr()
+    assert said in told.out + told.err

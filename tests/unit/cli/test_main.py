@@ -6,22 +6,18 @@ import importlib.util
 import io
 import json
 import os
-import re
-import shlex
 import signal
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
-from gpusetup import __version__, content
+from gpusetup import content
 from gpusetup.__main__ import run as begin
 from gpusetup.cli import main as front
 from gpusetup.cli import output
-from gpusetup.cli.commands import COMMANDS, load_command
+from gpusetup.cli.commands import load_command
 from gpusetup.cli.export import schema_of
 from gpusetup.cli.main import main
 from gpusetup.cli.session import _ask
@@ -29,7 +25,6 @@ from gpusetup.cli.streams import terminated_is_interrupted
 from gpusetup.drive.events import Failure, HostProgress
 from gpusetup.drive.progress import PlainProgress
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.load import matrix
 from tests.stored import stored_rows
 
 
@@ -77,42 +72,10 @@ def test_no_command_shows_the_secrets_of_an_address(words, capsys, tmp_path, mon
         assert "s3cret" not in told
 
 
-@pytest.mark.parametrize("words", ["hosts.ini --limit gpu", "--limit gpu hosts.ini", "--limit gpu"])
-def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words):
-    arguments = front._parsed(front.command_parser("apply"), [*words.split(), "--", "--tags", "x"])
-    assert arguments.ansible_arguments == ["--tags", "x"]
-    assert arguments.inventory == ("hosts.ini" if "hosts.ini" in words else None)
-
-
-UNREAD = {
-    "why-not cuda=13.1 --gpu v100": 4, "matrix --data": 0, "doctor 'Xid 79'": 0, "facts absent.ini": 3, "no-such-command": 2, "": 0,
-}  # fmt: skip
-"""A command → its exit code, which is the same when nobody reads what it prints."""
-
-
-@pytest.mark.parametrize("words", UNREAD)
-def test_a_reader_that_left_changes_no_exit_code(words, tmp_path):
-    reading, writing = os.pipe()
-    os.close(reading)
-    argv = [sys.executable, "-m", "gpusetup", *shlex.split(words)]
-    done = subprocess.run(argv, stdout=writing, stderr=writing, check=False, cwd=tmp_path, timeout=60)
-    os.close(writing)
-    assert done.returncode == UNREAD[words]
-
-
 def test_a_password_that_is_no_text_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), "utf-8"))
     with pytest.raises(BadInputError, match="sudo password"):
         _ask("sudo password: ")
-
-
-def test_a_python_without_what_gpusetup_needs_is_told_what_to_install():
-    root = Path(front.__file__).parents[2]
-    argv = [sys.executable, "-S", "-m", "gpusetup", "matrix", "torch"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root, timeout=60)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert f"lacks msgspec, which this needs; install it: uv pip install --python {sys.executable} ms" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 class Terminal(io.StringIO):
@@ -128,39 +91,6 @@ def on_terminal(monkeypatch, columns):
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return shown
-
-
-@pytest.mark.parametrize("words", ["matrix torch==2.7.*", "matrix", "matrix driver", "matrix gpu h100"])
-@pytest.mark.parametrize("columns", [40, 50])
-def test_a_narrow_terminal_gets_every_word_of_a_table(monkeypatch, words, columns):
-    shown = on_terminal(monkeypatch, columns)
-    assert front.main(words.split()) == 0
-    text = shown.getvalue()
-    assert "…" not in text
-    if "torch" in words:
-        assert "torch 2.7.1" in text
-        assert "  driver ≥: 525.60.13" in text
-        assert max(map(len, text.splitlines())) <= columns
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        "resolve torch --gpu h100 --os rhel8",
-        "matrix torch==2.7.*",
-        "doctor Xid 79",
-        *(f"{name} --help-all" for name in COMMANDS),
-    ],
-)
-def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(monkeypatch, argv):
-    shown = on_terminal(monkeypatch, 40)
-    with contextlib.suppress(SystemExit):
-        front.main(argv.split())
-    wide = [line for line in shown.getvalue().splitlines() if len(line) > 40]
-    whole = re.compile(
-        r"https?://|\$ |\\$|gpusetup |pip|promtool |^ *> |sudo |^ *'|^ *--|^ *\S+$"
-    )  # "'": the last line of a command
-    assert [line for line in wide if not whole.search(line)] == []
 
 
 def test_a_command_is_not_broken(monkeypatch):
@@ -211,18 +141,6 @@ def document(says, *argv):
     found: dict[str, object] = json.loads(says(0, "--version", *argv))
     jsonschema.validate(found, schema_of("version"))
     return found
-
-
-def test_the_document_says_what_decides_the_answers(says):
-    found = document(says, "--verbose", "--format", "json")
-    assert found["version"] == __version__
-    assert found["install"] == "checkout"
-    assert found["matrix"]["digest"] == matrix().digest
-    assert found == document(says, "--format=json")
-    text = says(0, "version", "--verbose")
-    assert f"gpusetup {__version__}, checkout: {found['place']}" in text
-    assert found["platform"] in text
-    assert all(name in text for name in found["libraries"])
 
 
 def test_what_is_laid_over_is_named_file_by_file(says, monkeypatch, tmp_path):

@@ -15,7 +15,6 @@ from gpusetup.cli.matrix_eol import ends
 from gpusetup.matrix import releases
 from gpusetup.matrix.load import Matrix, matrix, shipped_date
 from gpusetup.model.answers import MatrixRelease
-from gpusetup.model.facts import Facts
 from tests.property.test_command_line import run
 
 TOMORROW = (dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=1)).isoformat()
@@ -122,18 +121,6 @@ def test_what_cannot_be_used_changes_nothing(home, harm, said):
     assert not list((home / "data/gpusetup/matrix").glob(".new*"))
 
 
-def test_an_older_release_comes_back_only_when_it_is_asked_for(home):
-    newer = release(home / "newer.json", change=one_more)
-    older = release(home / "older.json", day=shipped_date())
-    for path in (newer, older):
-        code, _out, err = taken(path)
-    assert code == 3
-    assert "--older accepts it" in err
-    assert taken(older, "--older")[0] == 0
-    assert matrix().date == shipped_date()
-    assert {path.name[:10] for path in releases.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
-
-
 def test_so_many_releases_are_kept_and_the_one_in_force_always(home, monkeypatch):
     monkeypatch.setattr(releases, "KEPT", 2)
     days = [(dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=number)).isoformat() for number in range(3)]
@@ -158,19 +145,6 @@ def test_what_a_killed_import_left_goes_with_the_next_one(home, monkeypatch):
     with ThreadPoolExecutor() as several:
         assert set(several.map(lambda _: releases.put_in_force(made, place), range(4))) == {place / made.name}
     assert sorted(path.name for path in place.iterdir()) == sorted([".lock", "current", made.name])
-
-
-def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, monkeypatch):
-    path = release(home / "matrix.json")
-    taken(path)
-    monkeypatch.setattr("gpusetup.matrix.load.shipped_date", lambda: "2998-01-01")
-    assert matrix().overlay is None
-
-
-def test_ends_as_csv_are_csv_even_of_no_host(monkeypatch):
-    monkeypatch.setattr("gpusetup.cli.facts.collected", lambda _: Facts(hosts={}))
-    assert asked("eol", "--format", "csv")[1] == "driver,branch,until,state,CVEs,ended by,hosts\n"
-    assert asked("eol")[1] == "no host has a driver of NVIDIA's\n"
 
 
 def test_the_end_of_each_driver_that_hosts_run():

@@ -1,8 +1,9 @@
-"""The command as people meet it: odd logs, odd places to write to, and nothing secret in what it hands out."""
+"""The command as people meet it: odd logs, its own references, odd places to write to, nothing secret in what it tells."""
 
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import pytest
 
 from gpusetup.cli.main import main
 from gpusetup.doctor.other_trouble import outside
-from tests.unit.doctor.score import WORDINGS, entries
+from gpusetup.doctor.references import nearest, reference_in
+from tests.unit.doctor.score import entries
 
-HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+ROOT = Path(__file__).resolve().parents[3]
+HOSTS = ROOT / "tests/hosts"
 HEALTHY = HOSTS / "ubuntu24.04-h200-keep" / "root"
 XID = "quiet\nNVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n"
 
@@ -74,36 +77,15 @@ def test_the_output_of_a_program_is_judged_and_hides_no_other_trouble(text, old,
     assert not outside(f"{text}\nnvidia: frobnication failed: 42")
 
 
-@pytest.mark.parametrize("cut", [30, 60])
-def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, says, cut):
-    path = tmp_path / "log.gz"
-    path.write_bytes(gzip.compress(os.urandom(200))[:cut])
-    assert "GS-602" in says(3, "doctor", "--text", path)
-
-
 @pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml", "uv.lock"])
 def test_a_file_that_is_missing_is_no_message(name, says):
     assert f"no such file: {name}" in says(3, "doctor", name)
-
-
-@pytest.mark.parametrize(("message", "cause", "words"), WORDINGS["as people paste"])
-def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, capsys):
-    assert main(["doctor", message]) == 0
-    said = capsys.readouterr().out
-    assert f"[{cause}]" in said.splitlines()[0]
-    assert words in said
 
 
 @pytest.mark.parametrize("line", ["CUDA error: out of memory{}", "ssh: connect to host {}: Connection refused"])
 def test_what_a_log_says_cannot_steer_the_terminal(line, capsys):
     assert main(["doctor", line.format("\x1b]0;owned\x07\x9b2J\u202e")]) == 0
     assert not set(capsys.readouterr().out) & set("\x1b\x07\x9b\u202e")
-
-
-def test_the_lines_of_a_reason_stay_lines(capsys):
-    main(["doctor", "--root", str(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root")])
-    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  | - ")]
-    assert [line.partition(" (")[0] for line in shown] == ["  | - GeForce GTX 1080 Ti", "  | - GeForce RTX 5090"]
 
 
 @pytest.mark.parametrize(
@@ -179,3 +161,42 @@ def test_the_environments_own_frameworks_are_never_imported(tmp_path):
 def test_every_document_says_whether_the_question_was_answered_and_the_host_is_well(arguments, ok, capsys):
     code = main(["doctor", *arguments, "--format", "json"])
     assert json.loads(capsys.readouterr().out)["ok"] is ok is (code == 0)
+
+
+def used():
+    files = [path for folder in ("gpusetup", "gpusetup_fleet", "plugins") for path in (ROOT / folder).rglob("*.py")]
+    files.append(ROOT / "gpusetup/bootstrap/instance/first-stage")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return sorted(set(re.findall(r"[\"'](GS-\d{3})[\"']", text)))
+
+
+CATALOGUE = ROOT / "gpusetup/references.json"
+
+
+def listed():
+    return json.loads(CATALOGUE.read_text(encoding="utf-8"))["references"]
+
+
+def test_every_reference_that_is_raised_is_in_the_catalogue_and_no_other():
+    assert list(listed()) == used(), "gpusetup/references.json has each that is raised, in the order of the numbers"
+    assert all(entry["title"] and entry["fix"] for entry in listed().values())
+
+
+def test_an_xid_is_known_however_it_is_given(doctor):
+    for arguments in (("Xid 79",), ("--explain", "Xid 79"), ("-",)):
+        assert "fell off the PCI bus" in doctor(0, *arguments, given="Xid 79\n")
+
+
+@pytest.mark.parametrize(("terminal", "wide"), [(True, ["kubectl"]), (False, ["Either ", "kubectl"])])
+def test_the_page_of_a_cause_is_as_wide_as_the_terminal_and_whole_in_a_file(doctor, monkeypatch, terminal, wide):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    page = doctor(0, "--explain", "k8s-insufficient-gpu")
+    assert [row[:7] for row in page.splitlines() if len(row) > 80] == wide
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("gs-325x", "")])
+def test_a_reference_that_does_not_exist_gets_the_nearest(doctor, typed, meant):
+    for arguments in ((typed,), ("--explain", typed)):
+        assert meant in doctor(3, *arguments)
+    assert not meant or meant in nearest(reference_in(typed))

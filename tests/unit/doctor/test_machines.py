@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from gpusetup.cli.doctor_hosts import captured
+from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.doctor import steps_software
 from gpusetup.doctor.diagnose import diagnose
@@ -27,13 +28,6 @@ def look_at(root):
     return captured(root, matrix_lookup(matrix()))
 
 
-@pytest.fixture
-def host(tmp_path):
-    root = tmp_path / "root"
-    shutil.copytree(HEALTHY, root, symlinks=True)
-    return root
-
-
 def environment(root, *packages):
     folder = root / "opt/venv/lib/python3.12/site-packages"
     for package in packages:
@@ -42,24 +36,6 @@ def environment(root, *packages):
     capture = json.loads(path.read_text())
     capture["observations"]["environment"] = {"VIRTUAL_ENV": "/opt/venv"}
     path.write_text(json.dumps(capture))
-
-
-@pytest.mark.parametrize(
-    ("packages", "cause"),
-    [
-        (["torch-2.8.0+cu128"], None),
-        (["torch-2.8.0+cpu"], "torch-cpu-build"),
-        (["torch-2.15.0+cu132"], None),
-        (["cupy_cuda12x-13.6.0", "cupy_cuda13x-14.2.0"], "cupy-multiple-packages"),
-        (["cupy_cuda13x-14.2.0"], None),
-        (["jax-0.7.0", "jaxlib-0.7.0"], "jax-cuda-plugin-missing"),
-        (["jax-0.7.0", "jaxlib-0.7.0", "jax_cuda12_plugin-0.4.30"], "jax-plugin-mismatch"),
-    ],
-)
-def test_python_environments(host, packages, cause):
-    environment(host, *packages)
-    found = diagnose(look_at(host)).cause
-    assert (found and found.cause) == cause
 
 
 @pytest.mark.parametrize(
@@ -128,3 +104,22 @@ def test_beside_a_silent_exporter_the_diagnosis_stays_healthy_and_says_what_to_d
     assert found.healthy
     (told,) = [notice for notice in found.notices if notice.cause == "exporter-silent"]
     assert any("gpusetup apply" in command for fix in told.fixes for command in fix.commands)
+
+
+def test_a_jetson_is_healthy_without_a_gpu_on_pci(tmp_path, capsys):
+    """As its kernel and files tell: no GPU on PCI, no nvidia-smi, a driver that no package manager brought."""
+    root = shutil.copytree(HOSTS / "ubuntu22.04-wsl-refused/root", tmp_path / "root", symlinks=True)
+    shutil.rmtree(root / "usr/lib/wsl")
+    (root / "dev/dxg").unlink()
+    for name in ("proc/sys/kernel/osrelease", "proc/version", "gpusetup-capture.json"):
+        text = (root / name).read_text(encoding="utf-8")
+        (root / name).write_text(text.replace("5.15.167.4-microsoft-standard-WSL2", "5.15.148-tegra"), encoding="utf-8")
+    capture = json.loads((root / "gpusetup-capture.json").read_text(encoding="utf-8"))
+    capture["observations"].pop("command:nvidia-smi")
+    (root / "gpusetup-capture.json").write_text(json.dumps(capture), encoding="utf-8")
+    assert main(["doctor", "--root", str(root)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("localhost: healthy")
+    assert "a Jetson: its GPU is part of the processor" in text
+    assert "it is that of Jetson Linux: update it there" in text
+    assert "gpusetup apply" not in text

@@ -1,16 +1,16 @@
-"""Messages, numbers and logs: what is recognised, decoded, left out and counted."""
+"""Messages, numbers and logs: what is recognised, decoded, left out; what unknown ones are about and the next steps."""
 
-import io
+import json
+import re
 
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.doctor.advice import api_version, capability
-from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, runs, torch_build
-from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-from gpusetup.doctor.logs import read_pieces
-from gpusetup.doctor.scan import scan
-from tests.unit.doctor.score import WORDINGS, named, score
+from gpusetup.doctor.builds import torch_build
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.next_steps import PIPE, next_steps, programs
+from gpusetup.doctor.other_trouble import outside
+from tests.unit.doctor.score import FIXTURES, WORDINGS, named, score
 
 
 def causes(text):
@@ -29,52 +29,15 @@ def test_bare_numbers(asked, cause):
     assert causes(asked)[:1] == ([cause] if cause else [])
 
 
-def test_numbers():
-    assert [api_version(number) for number in (11040, 13000)] == ["11.4", "13.0"]
-    texts = ("sm_90a", "compute_120", "8.6", "Ampere")
-    assert [capability(text) for text in texts] == ["9.0", "12.0", "8.6", None]
-
-
-def test_what_runs_on_a_driver():
-    assert cuda_of_driver("470.256.02") == "11.4"
-    assert needs_driver("12.4") == "525.60.13"
-    assert runs("11.8", "470.256.02")
-    assert not runs("12.1", "470.256.02")
-    assert not runs("12.0", "525.60.11"), "older than the first driver for CUDA 12, though of its branch"
-    assert runs("12.8", "525.60.13")
-    assert not compiles("12.8", "525.60.13"), "runs, but its PTX is newer than the driver"
-    assert compiles("13.0", "580.159.04")
-    assert not compiles("13.3", "580.159.04")
-    assert compiles("13.0", "999.10"), "a driver newer than the matrix is at least as new as its newest branch"
-
-
 def test_torch_without_a_suffix_is_the_build_that_pypi_has_for_the_processor():
     assert [getattr(torch_build("2.14.0", arch), "variant", "") for arch in ("x86_64", "aarch64")] == ["cu130"] * 2
     assert [torch_build(text, "aarch64") is None for text in ("2.10.0", "2.10.0+cu128")] == [True, False]
-
-
-def test_pytorchs_warning_is_known_without_its_beginning():
-    assert "12.0 is Blackwell" in str(diagnose_text("sm_120 is not compatible with the current PyTorch installation"))
 
 
 def test_a_symptom_has_a_line_that_no_cause_has():
     known = "CUDA error: no kernel image is available"
     assert causes(known) == ["no-kernel-image"]
     assert causes(f"{known}\nRuntimeError: CUDA error: some other text") == ["no-kernel-image", "cuda-error"]
-
-
-def test_matches_are_counted_and_have_their_first_line():
-    text = "ok\n" * 10 + "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n" * 100
-    (match,) = [match for match in scan(text) if match.cause == "gpu-fallen-off-bus"]
-    assert (match.line, match.times) == (11, 100)
-
-
-def test_broken_bytes_and_endless_lines():
-    raw = b"\xfe\xfd\x00" * 1000 + b"x" * 3_000_000 + b" Failed to initialize NVML: Driver/library version mismatch"
-    (found,) = diagnose_chunks(read_pieces(io.BytesIO(raw)))
-    assert found.cause == "nvml-version-mismatch"
-    assert found.evidence[0].endswith(" Failed to initialize NVML: Driver/library version mismatch")
-    assert len(found.evidence[0]) < 500
 
 
 @pytest.mark.parametrize(("name", "missed", "wrong"), WORDINGS["missed of a set"])
@@ -118,3 +81,51 @@ def test_healthy_is_said_only_of_what_is_known(raw, words, tmp_path, capsys):
     told = capsys.readouterr()
     assert words in " ".join((told.out + told.err).split())
     assert "healthy" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [*WORDINGS["of another trouble"], *((text, "") for text in WORDINGS["of nothing known"])]
+)
+def test_the_kind_of_trouble_is_told_and_none_where_one_line_may_be_the_installations(text, kind):
+    assert "".join(one.id for one in outside(text)) == kind
+
+
+def test_an_unknown_message_without_a_word_of_the_gpu_gets_a_next_step(doctor):
+    assert "begin with the program" in doctor(3, "frobnication failed: 42")
+    assert "begin with the program" not in doctor(3, "nvidia frobnication failed: 42")
+
+
+ENTRIES = [
+    entry
+    for path in sorted(FIXTURES.glob("*_*.json"))
+    for entry in json.loads(path.read_text(encoding="utf-8")).get("entries", ())[::4]
+]
+
+
+@pytest.mark.parametrize(("text", "command"), WORDINGS["of a program"])
+def test_an_unknown_line_of_a_program_gets_its_commands(text, command):
+    commands = [step.command for step in next_steps(text)]
+    assert commands[:1] == ([command + PIPE] if command else [])
+
+
+def test_the_answer_claims_no_cause_and_stays_not_recognised(doctor):
+    text = "Error! nvidia dkms: frobnicated"
+    answer = doctor(3, text)
+    assert answer.startswith("not recognised: ")
+    assert "$ cat /var/lib/dkms/nvidia/VERSION/build/make.log 2>&1 | gpusetup doctor -\n" in answer
+    assert "tell us" in answer
+    told = json.loads(doctor(3, "--format", "json", text))
+    assert (told["recognised"], told["next_steps"][0]["program"]) == (False, "DKMS")
+    assert doctor(3, "--text", "-", given="step 1\n" * 200_000 + text).startswith(answer)
+
+
+def test_what_programs_take_from_a_text_can_go_into_a_shell():
+    texts = "\n".join(f"{entry['text']}$(reboot)`reboot`;reboot" for entry in ENTRIES)
+    for expression in (expression for program, _ in programs() for expression in program.names.values()):
+        assert all(re.fullmatch(r"[\w@:./+-]+", value, re.ASCII) for value in re.findall(expression, texts))
+
+
+def test_most_faults_would_get_steps_if_the_catalogue_did_not_know_them():
+    faults = [next_steps(entry["text"]) for entry in ENTRIES if entry["cause"]]
+    assert sum(map(bool, faults)) > 0.7 * len(faults)
+    assert not next_steps("nvidia-smi -q\nGPU Current Temp: 56 C\nthe client of an environment")

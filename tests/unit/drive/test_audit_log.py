@@ -1,16 +1,13 @@
 """The audit log: what was changed in it, taken out of it or cut off is seen, however many write it."""
 
 import os
-import subprocess
-import sys
-from contextlib import suppress
 
 import msgspec
 import pytest
 
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.audit import FILE, add, line_of, on_record, read
-from gpusetup.drive.inventory import folded, unfolded
+from gpusetup.drive.inventory import unfolded
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import PreflightError
@@ -57,17 +54,6 @@ def test_a_forgery_is_seen(log, harm, seen):
     assert read(log).troubles[0] == seen
 
 
-def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log, tmp_path_factory):
-    head = read(log).head
-    assert read(log, head).troubles == ()
-    forged = tmp_path_factory.mktemp("forged")
-    for number in range(10):
-        add(forged, line_of("token", "collect token", note=f"other {number}"))
-    assert read(forged).troubles == ()
-    for line, kept in (("9", head), ("²", "²:0")):
-        assert read(forged, kept).troubles == (f"line {line} is not the one whose digest was kept elsewhere",)
-
-
 def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log):
     with (log / FILE).open("a") as file:
         file.write('{"number":10,"ti')
@@ -76,18 +62,6 @@ def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log):
     found = read(log)
     assert found.troubles == ()
     assert [line.number for line in found.lines][-2:] == [9, 11]
-
-
-def test_many_at_once_make_one_chain(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from gpusetup.drive.audit import add, line_of\n"
-        "for number in range(25): add(Path(sys.argv[1]), line_of('token', 'collect token', note=f'{sys.argv[2]} {number}'))"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(one)]) for one in range(4)]
-    assert [process.wait() for process in running] == [0] * 4
-    found = read(tmp_path)
-    assert found.troubles == ()
-    assert len({line.note for line in found.lines}) == 100
 
 
 def test_on_a_full_disk_nothing_begins_and_an_end_that_cannot_be_written_is_said(tmp_path, monkeypatch):
@@ -102,25 +76,6 @@ def test_on_a_full_disk_nothing_begins_and_an_end_that_cannot_be_written_is_said
     assert read(tmp_path).troubles == ()
 
 
-@pytest.mark.parametrize(
-    ("raised", "note"), [(KeyboardInterrupt(), "stopped"), (None, ""), (ValueError("x"), "ended by")]
-)
-def test_what_became_of_each_is_written_however_it_ends(tmp_path, raised, note):
-    session = _session(tmp_path)
-    fared = {"gpu1": "not begun", "gpu2": "not begun"}
-    recorded = on_record(session, "apply", dict.fromkeys(fared, "driver 580"), lambda: fared, lambda _text: None)
-    with suppress(KeyboardInterrupt, ValueError), recorded:
-        fared["gpu1"] = "done"
-        if raised is not None:
-            raise raised
-    begin, end = read(tmp_path).lines
-    told = (begin.event, begin.command, begin.run, begin.groups[0].hosts)
-    assert told == ("begin", "rollback", session.run.id, "gpu[1-2]")
-    assert end.event == "end"
-    assert end.note.startswith(note)
-    assert {group.hosts: group.what for group in end.groups} == {"gpu1": "done", "gpu2": "not begun"}
-
-
 def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path):
     hosts = {f"gpu-{number:05}": f"install the driver of class {number % 3 // 2}" for number in range(10_000)}
     with on_record(_session(tmp_path), "apply", hosts, lambda: hosts, lambda _text: None):
@@ -133,30 +88,6 @@ def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path):
     with on_record(_session(tmp_path), "apply", ordered, lambda: ordered, lambda _text: None):
         pass
     assert len(lines(tmp_path)[2]) < 1000
-
-
-@pytest.mark.parametrize(
-    "names",
-    [["gpu1"], ["gpu-001", "gpu-002", "gpu-10"], ["login", "a1b", "a2b"], ["10.0.0.9", "10.0.0.10"], ["x" + "9" * 20]],
-)
-def test_names_in_short_are_these_names(names):
-    assert sorted(unfolded(folded(names))) == sorted(names)
-
-
-def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(log, says, printed):
-    said = says(0, "fleet", "audit", log, "--verify")
-    assert "9 2" in said
-    assert f"whole; its head is {read(log).head}" in said
-    write(log, lines(log)[:-1])
-    assert printed(8, "fleet", "audit", log, "--verify")["troubles"]
-    says(3, "fleet", "audit", log / "nowhere")
-
-
-@pytest.mark.parametrize("option", ["--host", "--run"])
-def test_what_the_log_does_not_know_is_refused_but_never_hides_a_forgery(log, says, option):
-    assert "the audit log has nothing of nope" in says(3, "fleet", "audit", log, option, "nope")
-    write(log, lines(log)[:-1])
-    says(8, "fleet", "audit", log, option, "nope", "--verify")
 
 
 def test_a_name_with_a_slip_brings_the_nearest(tmp_path, says):

@@ -9,7 +9,6 @@ import pytest
 
 from gpusetup.drive import policy
 from gpusetup.drive.argv import Reach
-from gpusetup.drive.audit import read
 from gpusetup.drive.policy import permitted
 from gpusetup.errors import PreflightError
 from gpusetup.model.audit import AuditWho
@@ -90,15 +89,6 @@ def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypat
     assert called(1, login="bin") == "bin"
     monkeypatch.setattr(policy, "who", lambda: AuditWho(user="any", machine="here", login="daemon"))
     assert policy._person()[1] == {"daemon", "*", "@daemon"}
-
-
-def test_a_refusal_is_on_record_and_no_policy_is_no_limit(place, monkeypatch):
-    assert may(place, "eve", "remove", FLEET, monkeypatch)
-    (line,) = read(place.parents[1] / "state").lines
-    assert (line.event, line.command, line.inventory) == ("refused", "remove", FLEET.inventory)
-    assert "GS-944: eve may not remove hosts from here" in line.note
-    place.unlink()
-    assert may(place, "eve", "remove", FLEET, monkeypatch) == ""
 
 
 @pytest.mark.parametrize("harm", ["file", "folder", "text", "field"])

@@ -11,11 +11,6 @@ from gpusetup.errors import BadInputError
 from tests.refusals import refused
 from tests.stored import stored
 
-# Slurm 22.05.8 of Debian 12, shortened in the middle.
-NODE = (
-    "NodeName=n1 Arch=x86_64 CPUAlloc=1 Gres=gpu:1 Version=22.05.8 OS=Linux 6.1 #1 SMP @0 State={state} ThreadsPerCore=1 "
-    "BootTime=2026-11-22T02:18:35 CfgTRES=cpu=1,mem=100M,billing=1 AllocTRES=cpu=1 ExtSensorsTemp=n/s{reason}\n"
-)
 RESERVATION = (
     "ReservationName={name} StartTime=2026-11-22T03:10:01 EndTime=2026-11-22T03:15:01 Duration=00:05:00 Nodes=n[1-2] NodeCnt=2 "
     "CoreCnt=1 Features=(null) PartitionName=(null) Flags={flags} TRES=cpu=1 Users=root Groups=(null) State={state} Watts=n/a\n"
@@ -61,22 +56,6 @@ def slurm(program):
     return cluster
 
 
-def test_what_scontrol_says_is_read():
-    plain = schedulers.parse_node(
-        NODE.format(state="ALLOCATED+DRAIN", reason=" Reason=by me and you [root@2026-11-22T03:10:03]")
-    )
-    assert (plain.states, plain.silent, plain.reason) == ({"ALLOCATED", "DRAIN"}, False, "by me and you")
-    silent = schedulers.parse_node(
-        NODE.format(state="DOWN*+DRAIN", reason=" Reason=gpusetup [root@2026-11-22T03:10:03]")
-    )
-    assert (silent.states, silent.silent, silent.ours) == ({"DOWN", "DRAIN"}, True, True)
-    assert schedulers.parse_node(NODE.format(state="IDLE", reason="")).reason == ""
-    text = RESERVATION.format(name="mine", flags="SPEC_NODES", state="ACTIVE")
-    text += RESERVATION.format(name="window", flags="MAINT,SPEC_NODES", state="ACTIVE")
-    text += RESERVATION.format(name="later", flags="SPEC_NODES", state="INACTIVE")
-    assert schedulers.parse_reservations(text) == {"mine": "n[1-2]"}
-
-
 def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
     cluster = slurm("ALLOCATED", looks=3)
     assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
@@ -85,13 +64,6 @@ def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
     assert not cluster.drained_by_us("n1")
     update = "scontrol update NodeName=n1 State="
     assert program.updates() == [f"{update}DRAIN Reason=gpusetup", f"{update}RESUME"]
-
-
-def test_a_job_that_does_not_end_keeps_its_node(slurm):
-    cluster = slurm("ALLOCATED", looks=10**6)
-    drained = cluster.drain("n1", 0.2)
-    assert (drained.ok, drained.why) == (False, "jobs run: 41")
-    assert not cluster.drained_by_us("n1")
 
 
 def test_a_reservation_is_respected(slurm, program):
@@ -128,23 +100,6 @@ def test_a_scheduler_that_fails_while_jobs_are_waited_for_has_the_node_back(slur
         program("squeue", squeue)
         with refused(SchedulerError, note="may still be drained", hint="State=RESUME"):
             cluster.drain("n1", 0)
-
-
-def test_a_drain_that_fails_after_it_took_effect_is_undone(slurm, program):
-    cluster = slurm()
-    real = (program.folder / "scontrol").read_text()
-    program("scontrol", real.partition("\n")[2] + '\ncase "$*" in *State=DRAIN*) exit 1 ;; esac')
-    with pytest.raises(SchedulerError, match="scontrol"):
-        cluster.drain("n1", 5)
-    assert not cluster.drained_by_us("n1")
-    assert any("State=RESUME" in call for call in program.calls())
-
-
-def test_words_before_the_command(program):
-    program("there", 'exec "$@"')
-    program("scontrol", "echo State=IDLE")
-    assert not Slurm(call=Caller(prefix=("there",))).drained_by_us("n1")
-    assert program.calls()[0].startswith("there scontrol --oneliner show node n1")
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "$(id)", "a;b", "n1\n", "../n"])
@@ -211,15 +166,6 @@ esac""",
 
 def verbs(program):
     return [call.split()[1] for call in program.calls()]
-
-
-def test_kubernetes_waits_for_pods_with_a_gpu_then_drains(kubernetes, program):
-    cluster = kubernetes(looks=2)
-    assert cluster.drain("n1", 30) == schedulers.Drained(ok=True, ours=True)
-    cluster.undrain("n1")
-    assert [verb for verb in verbs(program) if verb != "get"] == ["patch", "drain", "uncordon"]
-    assert cluster.by_hand("n1") == "kubectl uncordon n1"
-    assert "--ignore-daemonsets" in next(call for call in program.calls() if call.startswith("kubectl drain"))
 
 
 def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):

@@ -26,26 +26,18 @@ class Below(LiveHost):
 
 @dataclass(frozen=True)
 class Key:
-    """A private key and its certificate in a folder; `signer` issues others."""
+    """A private key and its certificate in a folder."""
 
     folder: Path
     name: str
     organisation: str = ""
-    issuer: "Key | None" = None
 
     def __post_init__(self) -> None:
         subject = (f"/O={self.organisation}" if self.organisation else "") + f"/CN={self.name}"
         self.folder.mkdir(parents=True, exist_ok=True)
         new = ["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
         new += ["-nodes", "-subj", subject, "-keyout", str(self.key)]
-        if self.issuer is None:
-            _run(*new, "-x509", "-days", "30", "-out", str(self.pem))
-        else:
-            asked, more = self.folder / "request", self.folder / "extensions"
-            more.write_text("subjectKeyIdentifier=hash\n")
-            _run(*new, "-out", str(asked))
-            by = ["-CA", str(self.issuer.pem), "-CAkey", str(self.issuer.key), "-set_serial", "0x00f1a2b3c4d5e6"]
-            _run("openssl", "x509", "-req", "-in", str(asked), *by, "-extfile", str(more), "-out", str(self.pem))
+        _run(*new, "-x509", "-days", "30", "-out", str(self.pem))
         _run("openssl", "x509", "-in", str(self.pem), "-outform", "DER", "-out", str(self.path))
 
     @property
@@ -64,17 +56,11 @@ class Key:
     def der(self) -> bytes:
         return self.path.read_bytes()
 
-    def field(self, name: str) -> str:
-        """What openssl itself says of the certificate: serial or the key's identifier, in hexadecimal."""
-        if name == "serial":
-            return _run("openssl", "x509", "-in", str(self.pem), "-noout", "-serial").partition("=")[2].strip()
-        text = _run("openssl", "x509", "-in", str(self.pem), "-noout", "-ext", "subjectKeyIdentifier")
-        return text.splitlines()[-1].strip().replace(":", "")
-
     def in_kernel(self) -> str:
         """How /proc/keys shows the certificate once the kernel has loaded it."""
         name = f"{self.organisation}: {self.name}" if self.organisation else self.name
-        identifier = self.field("key").lower()
+        text = _run("openssl", "x509", "-in", str(self.pem), "-noout", "-ext", "subjectKeyIdentifier")
+        identifier = text.splitlines()[-1].strip().replace(":", "").lower()
         return (
             f"0f2d3c4b I------     1 perm 1f030000     0     0 asymmetri {name}: {identifier}: "
             f"X509.rsa {identifier[-8:]} []\n"

@@ -149,8 +149,3 @@ def test_every_host_has_facts_or_a_failure(good):
         assert hint in told.failures[name].hint
     assert "\n" not in told.failures["gone"].message
     assert gravest([Exit(item.exit) for item in told.failures.values()]) is Exit.UNREACHABLE
-
-
-def test_captures_travel_beside_the_facts(good):
-    told = read(a=({**good, "capture": {"schema": "gpusetup/capture/1"}}, None), b=(good, None))
-    assert (set(told.captures), told.facts.ok) == ({"a"}, True)

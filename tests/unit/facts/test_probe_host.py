@@ -4,28 +4,17 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
-from unittest.mock import Mock, mock_open
+from unittest.mock import Mock
 
 import pytest
 
 from gpusetup.content import host_code
-from tests.programs import gone
-
-package = host_code("gpu_probe.host")
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../../../../../etc/passwd", "/proc/self/environ"])
 def test_no_link_leads_out_of_the_root(machine, target):
     host = machine.link("/etc/escape", target).link("/outside", "/").host()
     assert (host.read("/etc/escape"), host.read("/outside/etc/passwd"), host.names("/outside/proc")) == (None, None, [])
-
-
-def test_denied_in_a_capture_stays_denied(machine):
-    machine.put("/gpusetup-capture.json", '{"denied": {"/boot/grub/grubenv": "Permission denied"}}')
-    host = package.FolderHost(str(machine.root))
-    assert host.read("/boot/grub/grubenv", "kernel.next") is None
-    assert host.unreadable == {"kernel.next": "Permission denied"}
 
 
 TOKENS = "/etc/nvidia/ClientConfigToken"
@@ -70,56 +59,7 @@ def test_a_live_host_hashes_and_keeps_the_content_to_itself(recorded):
     assert "secret" not in json.dumps(host_code("gpu_probe.capture").pack(host))
 
 
-def test_packages_on_record_count_whatever_they_are_called(machine):
-    names = host_code("gpu_probe.record").names(STATE)
-    assert names == {"build-essential", "libheld", "libbrought"}
-    for damaged in (None, {"packages": 5, "holds": [{}], "brought": True}):
-        assert host_code("gpu_probe.record").names(damaged) == set()
-    stanza = "Package: {0}\nStatus: hold ok installed\nArchitecture: all\nVersion: 1\n\n"
-    text = "".join(stanza.format(name) for name in ("build-essential", "libheld", "other"))
-    found = host_code("gpu_probe.packages").collect(machine.put("/var/lib/dpkg/status", text).host(), "debian", names)
-    assert sorted(found["installed"]) == ["build-essential", "libheld"]
-    assert found["held"] == ["build-essential", "libheld"]
-
-
 commands = host_code("gpu_probe.commands")
-
-
-@pytest.mark.parametrize(
-    ("argv", "variable", "answer"),
-    [
-        (["sh", "-c", "echo out; echo err >&2; exit 3"], None, {"rc": 3, "out": "out\n", "err": "err\n"}),
-        (["no-such-command-at-all"], None, {"rc": None, "why": "missing"}),
-        (["ls", "/"], ("PATH", "/nowhere"), {"rc": 0}),  # programs of the sbin folders are found
-        (["sh", "-c", "echo $LC_ALL"], ("LC_ALL", "de_DE.UTF-8"), {"out": "C\n"}),  # answers are in English
-        (["sh", "-c", "echo $SOMETHING"], ("SOMETHING", "kept"), {"out": "kept\n"}),  # the rest is kept
-        (["printf", "\\377x"], None, {"out": "\ufffdx"}),  # bytes that are no text
-        (["cat"], None, {"rc": 0, "out": "", "err": ""}),  # standard input is not ours
-    ],
-)
-def test_what_a_command_answers(monkeypatch, argv, variable, answer):
-    if variable:
-        monkeypatch.setenv(*variable)
-    found = commands.run(argv, 5)
-    assert found | answer == found
-
-
-def test_a_hanging_command_is_ended_with_its_children(tmp_path):
-    pids = tmp_path / "pids"
-    script = f"sleep 300 & echo $! > {pids}; echo $$ >> {pids}; wait"
-    answer = commands.run(["sh", "-c", script], 0.5)
-    assert answer["rc"] is None
-    assert "no answer within 0.5 s" in answer["why"]
-    for pid in pids.read_text().split():
-        assert gone(int(pid)), f"process {pid} was left behind"
-
-
-@pytest.mark.parametrize(("state", "ends"), [("R", True), ("D", False)])
-def test_a_killed_program_is_stuck_only_in_the_kernel(monkeypatch, state, ends):
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process, monkeypatch.context() as busy:
-        busy.setattr(process, "wait", Mock(side_effect=subprocess.TimeoutExpired("sleep", 2)))
-        busy.setattr("builtins.open", mock_open(read_data=f"7 (sleep) {state} 1".encode()))
-        assert commands.kill(process) is ends
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a kernel's initramfs is, and what is in it: images built here byte by byte, boot entries, unified kernel images."""
+"""Where a kernel's initramfs is, and what is in it: images built here byte by byte, unified kernel images."""
 
 import bz2
 import gzip
@@ -11,31 +11,25 @@ import pytest
 
 from gpusetup.content import host_code
 
-initramfs, kernels = host_code("gpu_probe.initramfs"), host_code("gpu_probe.kernels")
+initramfs = host_code("gpu_probe.initramfs")
 
 NOUVEAU = "usr/lib/modules/6.1.0-50-amd64/kernel/drivers/gpu/drm/nouveau/nouveau.ko"
-BLACKLIST = "etc/modprobe.d/blacklist-nouveau.conf"
 
 
 def cpio(members):
-    """A newc archive with its trailer; text, not bytes, makes a symbolic link to there."""
+    """A newc archive with its trailer."""
     out = b""
-    for number, (name, member) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
+    for number, (name, content) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
         raw = name.encode() + b"\x00"
-        content = member.encode() if isinstance(member, str) else member
-        mode = 0o120777 if isinstance(member, str) else 0o100644
-        fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
+        fields = [number, 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
         out += b"070701" + b"".join(b"%08X" % field for field in fields) + raw
         out += b"\x00" * (-len(out) % 4)
         out += content + b"\x00" * (-len(content) % 4)
     return out
 
 
-def padded(archive, size=512):
-    return archive + b"\x00" * (-len(archive) % size)
-
-
-EARLY = padded(cpio({"kernel/x86/microcode/GenuineIntel.bin": bytes(range(256)) * 40}))
+EARLY = cpio({"kernel/x86/microcode/GenuineIntel.bin": bytes(range(256)) * 40})
+EARLY += bytes(-len(EARLY) % 512)
 PACKERS = {
     "none": lambda raw: raw,
     "gzip": gzip.compress,
@@ -53,47 +47,13 @@ def packed(raw, *argv):
     return subprocess.run(argv, input=raw, stdout=subprocess.PIPE, check=True).stdout
 
 
-def image(tmp_path, members, packer="gzip", early=b""):
-    path = tmp_path / "initrd.img"
-    path.write_bytes(early + PACKERS[packer](cpio(members)))
-    return str(path)
-
-
 NOVA, OTHER = "lib/modules/7.0/kernel/drivers/gpu/nova-core.ko", "lib/modules/6/kernel/drivers/gpu/drm/nouveau_x.ko"
 
 
 @pytest.mark.parametrize(("name", "counts"), [(NOUVEAU + ".zst", True), (NOVA, True), (OTHER, False)])
 def test_compressed_modules_and_nova_count_and_other_modules_do_not(tmp_path, name, counts):
-    assert initramfs.inspect(image(tmp_path, {name: b"x"}), 20)["nouveau"] is counts
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (b"blacklist nouveau\noptions nouveau modeset=0\n", True), (b"install nouveau /bin/false\n", True),
-        (b"# blacklist nouveau\n", False), (b"blacklist nouveaux\n", False), (b"blacklist lbm-nouveau\n", False),
-    ],
-)  # fmt: skip
-def test_a_blacklist_counts_by_its_effect(tmp_path, text, expected):
-    assert initramfs.inspect(image(tmp_path, {NOUVEAU: b"ko", BLACKLIST: text}), 20)["blacklist"] is expected
-
-
-GLX, TARGET = "etc/alternatives/glx.conf", "../nvidia/current/nouveau.conf"
-
-
-@pytest.mark.parametrize(
-    ("links", "expected"),
-    [
-        ({"./" + BLACKLIST: f"/{GLX}", GLX: TARGET}, True),
-        ({BLACKLIST: "../nvidia/gone.conf"}, False),
-        ({"etc/other/x.conf": TARGET}, False),
-        ({BLACKLIST: "blacklist-nouveau.conf"}, False),
-    ],
-    ids=["by-alternative", "dangling", "elsewhere", "in-a-circle"],
-)
-def test_a_link_in_modprobe_d_counts_by_what_it_leads_to(tmp_path, links, expected):
-    links["etc/nvidia/current/nouveau.conf"] = b"blacklist nouveau\n"
-    assert initramfs.inspect(image(tmp_path, {NOUVEAU: b"ko", **links}), 20)["blacklist"] is expected
+    (tmp_path / "initrd.img").write_bytes(cpio({name: b"x"}))
+    assert initramfs.inspect(str(tmp_path / "initrd.img"), 20)["nouveau"] is counts
 
 
 WHOLE = cpio({"init": bytes(500_000), NOUVEAU: b"ko"})
@@ -118,48 +78,6 @@ def test_a_cut_or_strange_file_is_unknown_with_the_reason(tmp_path, monkeypatch,
         (tmp_path / "initrd.img").write_bytes(content)
     answer = initramfs.inspect(str(tmp_path / "initrd.img"), 20)
     assert (answer["nouveau"], bool(answer["why"]), why in answer["why"]) == (None, True, True), answer
-
-
-R = "6.1.0-9-amd64"
-ID = "0123456789abcdef0123456789abcdef"
-ENTRY = "title x\nversion {version}\noptions root=/dev/x quiet {options}\nlinux {linux}\n{initrd}"
-
-
-def entry(*initrds, version=R, linux=f"/{ID}/{R}/linux", options=""):
-    lines = "".join(f"initrd {name}\n" for name in initrds)
-    return ENTRY.format(version=version, linux=linux, initrd=lines, options=options)
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        ([f"/boot/initrd.img-{R}"], f"/boot/initrd.img-{R}"),
-        ([f"/boot/initramfs-{R}.img"], f"/boot/initramfs-{R}.img"),
-        ([f"/boot/initrd-{R}"], f"/boot/initrd-{R}"),
-        ([f"/boot/{ID}/{R}/initrd"], f"/boot/{ID}/{R}/initrd"),
-        ([f"/efi/{ID}/{R}/microcode", f"/efi/{ID}/{R}/initrd"], f"/efi/{ID}/{R}/initrd"),
-        ([f"/boot/efi/debian/{R}/initrd.img-{R}"], f"/boot/efi/debian/{R}/initrd.img-{R}"),
-        ([f"/efi/EFI/Linux/{ID}-{R}.efi"], f"/efi/EFI/Linux/{ID}-{R}.efi"),
-        ([f"/boot/efi/EFI/Linux/{ID}-{R}+3-0.efi"], f"/boot/efi/EFI/Linux/{ID}-{R}+3-0.efi"),
-        ([f"/efi/EFI/Linux/{ID}-{R}-rt.efi", f"/efi/EFI/Linux/{ID}-16.1.0-9-amd64.efi"], None),
-        ([f"/boot/vmlinuz-{R}"], None),
-    ],
-)
-def test_without_an_entry_it_is_looked_for(machine, files, found):
-    for path in files:
-        machine.put(path)
-    assert kernels.initramfs_of(machine.host(), R) == found
-    machine.put(f"/lib/modules/{R}/modules.dep")
-    (kernel,) = (item for item in kernels.collect(machine.host())["installed"] if item["release"] == R)
-    assert kernel["initramfs"] == found
-
-
-def test_grubs_entries_and_microcode(machine):
-    """Red Hat's entries name files of /boot, with variables of GRUB's among them."""
-    machine.put(f"/boot/initramfs-{R}.img").put(f"/boot/vmlinuz-{R}").put("/boot/intel-ucode.img")
-    text = entry("/intel-ucode.img", f"/initramfs-{R}.img $tuned_initrd", linux=f"/vmlinuz-{R}")
-    machine.put(f"/boot/loader/entries/{ID}-{R}.conf", text)
-    assert kernels.initramfs_of(machine.host(), R) == f"/boot/initramfs-{R}.img"
 
 
 def unified(**sections):

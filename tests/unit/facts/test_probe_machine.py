@@ -140,22 +140,6 @@ def test_services(machine):
     assert list(services.collect(machine.host(), ["nvidia-own.service", "gone.service"]))[-1] == "nvidia-own.service"
 
 
-@pytest.mark.parametrize(
-    ("session", "counts"),
-    [
-        ("TYPE=wayland\nCLASS=user\nSTATE=active\n", True),
-        ("TYPE=x11\nCLASS=greeter\nSTATE=online\n", True),
-        ("TYPE=tty\nCLASS=user\nSTATE=active\n", False),
-        ("TYPE=unspecified\nCLASS=manager\n", False),
-    ],
-)
-def test_sessions_on_a_screen(machine, session, counts):
-    machine.put("/run/systemd/sessions/3", "UID=1000\nUSER=somebody\n" + session)
-    told = sessions.display(machine.host(), [], [], False)
-    assert bool(told["sessions"]) is counts
-    assert "somebody" not in str(told)
-
-
 def test_a_named_interpreter_is_asked_itself(tmp_path):
     """A folder that a .pth file adds is seen by the interpreter alone."""
     environment = tmp_path / "env"

@@ -1,7 +1,6 @@
 """Packages, sources and candidates, from the texts that real tools print."""
 
 import fcntl
-import os
 import subprocess
 import sys
 
@@ -26,24 +25,6 @@ def dpkg(machine, *stanzas):
     return packages.collect(machine.host(), "debian")
 
 
-def test_relevant_packages_with_who_made_them(machine):
-    kernel, full = "linux-image-6.1.0-50-amd64", "535.309.01-0+deb12u1"
-    told = dpkg(
-        machine,
-        stanza("bash") + " x" * (5 << 20) + "\n",
-        stanza("nvidia-driver", full, maintainer="Debian NVIDIA Maintainers <pkg-nvidia@lists.debian.org>"),
-        stanza("cuda-drivers", "580.95.05-1", maintainer="cudatools <cudatools@nvidia.com>"),
-        stanza("libcuda1", full, status="install ok triggers-pending", arch="i386"),
-        stanza(kernel, "6.1.176-1", status="hold ok installed"),
-        stanza("nvidia-smi", "1", status="deinstall ok config-files"),
-    )
-    there = told["installed"]
-    assert sorted(there) == ["cuda-drivers", "libcuda1:i386", kernel, "nvidia-driver", "nvidia-smi"]
-    assert (there["nvidia-driver"]["origin"], there["cuda-drivers"]["origin"]) == ("distribution", "nvidia")
-    assert (there["libcuda1:i386"]["state"], there["nvidia-smi"]["state"]) == ("installed", "config-files")
-    assert (told["held"], told["problems"]) == ([kernel], [])
-
-
 def test_reducing_the_status_twice_is_reducing_it_once():
     driver = stanza("nvidia-driver", maintainer="A B <a.person@nvidia.com>")
     once = packages.reduce_status("\n".join([stanza("bash"), driver, stanza("zsh", status="install ok unpacked")]))
@@ -66,25 +47,6 @@ bash\t0:5.1.8-9.el9\tx86_64\tRocky
 def rpm(machine, text=RPMS, rc=0):
     machine.put("/usr/bin/rpm").says("rpm", text, rc, "" if rc == 0 else "error: db5 error(11)")
     return packages.collect(machine.answer("machine-rpm", "x86_64").host(), "redhat")
-
-
-def test_rpm_packages(machine):
-    machine.put("/var/lib/dpkg/status", stanza("nvidia-driver"))  # a Debian dressed as Red Hat
-    told = rpm(machine)
-    there = told["installed"]
-    assert (told["manager"], {name: item["origin"] for name, item in there.items()}) == (
-        "dnf",
-        {"kernel-core": "distribution", "nvidia-driver-cuda": "nvidia", "kmod-nvidia-open-dkms": "nvidia", "xorg-x11-drv-nvidia": "rpmfusion"},
-    )  # fmt: skip
-    versions = [there[name]["version"] for name in ("nvidia-driver-cuda", "kernel-core")]
-    assert versions == ["3:580.95.05-1.el9", "5.14.0-503.14.1.el9_5"]
-
-
-def test_kernels_side_by_side_keep_their_versions_and_a_broken_database_is_a_problem(machine):
-    second = "kernel-core\t0:5.14.0-570.1.1.el9_6\tx86_64\tRocky\n"
-    names = sorted(name for name in rpm(machine, RPMS + second)["installed"] if name.startswith("kernel"))
-    assert names == ["kernel-core-5.14.0-503.14.1.el9_5", "kernel-core-5.14.0-570.1.1.el9_6"]
-    assert "db5 error" in rpm(machine, "", 1)["problems"][0]
 
 
 def test_version_locks_of_both_dnfs(machine):
@@ -129,13 +91,6 @@ def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch, opens):
     assert "password=(masked)" in found["command"]
     assert "hush" not in found["command"]
     assert packages.lock_holder(str(tmp_path)) is None
-
-
-def test_a_living_process_in_dnfs_pid_file_works_on_packages(tmp_path):
-    (tmp_path / "run").mkdir()
-    for pid, holder in ((os.getpid(), os.getpid()), (999999999, None)):
-        (tmp_path / "run/dnf.pid").write_text(f"{pid}\n")
-        assert (packages.lock_holder(str(tmp_path)) or {}).get("pid") == holder
 
 
 def test_looking_does_not_take_the_lock(tmp_path):
@@ -202,22 +157,3 @@ def test_candidates_of_dnf(machine):
     told = candidates.collect(machine.host(), "dnf", "5.14.0")
     assert (told["nvidia-open"]["candidate"], told["nvidia-open"]["size"]) == ("3:580.159.04-1.el9", 9001)
     assert told["dkms"]["candidate"] == "3.2.1-1.el9"
-
-
-def test_an_apt_that_does_not_answer_and_a_dnf_without_cache_are_unknown_with_the_reason(machine):
-    machine.answer("apt-names", {"names": [], "why": "gave no answer within 25 s"})
-    machine.says("dnf-repoquery", "", 1, "Error: Cache-only enabled but no cache for 'baseos'\n")
-    for manager, why in (("apt", "gave no answer"), ("dnf", "dnf makecache")):
-        host = machine.host()
-        assert candidates.collect(host, manager, "6.8.0") is None
-        assert why in host.unreadable["packages.candidates"]
-
-
-ASKED_FOR = """nvidia-driver-580-open nvidia-open cuda-toolkit-13-0 libcudnn9-cuda-12 libnccl2 nvidia-kernel-dkms
-libnvidia-compute-580 linux-modules-nvidia-580-open-generic nvidia-driver-pinning-580.95.05 linux-headers-amd64
-nvidia-fabricmanager-570"""
-
-
-@pytest.mark.parametrize("name", ASKED_FOR.split())
-def test_names_that_a_plan_may_ask_for(name):
-    assert candidates._APT_NAMES.findall(f"aaa\n{name}\nzzz\n") == [name]

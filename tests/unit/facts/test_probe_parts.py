@@ -1,22 +1,14 @@
-"""The parts of the probe that read text: one small machine per case, built in a folder."""
+"""The parts of the probe that read text, and what a diagnosis asks of a machine: one small machine per case, in a folder."""
 
-import gzip
+import json
 
+import msgspec
 import pytest
 
 from gpusetup.content import host_code
-from tests.lab.repository.elf import module
-from tests.stored import stored_rows
+from gpusetup.model.diagnosis import Symptoms
 
-system, kernels, modules, drivers, firmware, package, facts = (
-    host_code(f"gpu_probe.{part}") for part in ("system", "kernels", "modules", "drivers", "firmware", "host", "facts")
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "family", "label_id"), stored_rows("os-releases.json"))
-def test_os_release(machine, text, family, label_id):
-    told = system.os_release(machine.put("/etc/os-release", text).host())
-    assert (told["family"], told["id"]) == (family, label_id)
+kernels, modules, facts = (host_code(f"gpu_probe.{part}") for part in ("kernels", "modules", "facts"))
 
 
 def kernels_of(machine, *releases):
@@ -25,26 +17,7 @@ def kernels_of(machine, *releases):
     return kernels.collect(machine.answer("kernel", releases[0]).host())
 
 
-NINE, TEN = "6.1.0-9-amd64", "6.1.0-10-amd64"
-MENU = "saved_entry=gnulinux-advanced-1f0c>gnulinux-6.1.0-9-amd64-advanced-1f0c\n"
-ONCE = f"saved_entry=gnulinux-{TEN}\nnext_entry=gnulinux-{NINE}\n"
-NAMED = f'GRUB_DEFAULT="Advanced options>Debian, with Linux {NINE}"  # until 6.1.0-10 works\n'
-
-
-@pytest.mark.parametrize(
-    ("default", "saved", "boots"),
-    [
-        ("", "", TEN),  # ten is newer than nine
-        ("GRUB_DEFAULT=saved\n", MENU, NINE),  # as a real machine has it
-        ("GRUB_DEFAULT=0\n", ONCE, NINE),  # grub-reboot comes before every default
-        (NAMED, "", NINE),
-    ],
-)
-def test_the_newest_kernel_boots_next_unless_grub_is_told_another(machine, default, saved, boots):
-    machine.put("/etc/default/grub.d/kernel.cfg", default).put("/boot/grub/grubenv", saved)
-    told = kernels_of(machine.put(f"/boot/vmlinuz-{TEN}.old"), NINE, TEN)
-    assert (told["running"], told["next"]) == (NINE, boots)
-    assert [kernel["release"] for kernel in told["installed"]] == [NINE, TEN]
+NINE = "6.1.0-9-amd64"
 
 
 def test_boot_entries_of_red_hat(machine):
@@ -60,41 +33,6 @@ def test_only_arguments_that_matter_are_told():
     line = "root=UUID=abc ro quiet modprobe.blacklist=nouveau,foo rd.driver.blacklist=nouveau intel_iommu=on password=x"
     matter = ["modprobe.blacklist=nouveau,foo", "rd.driver.blacklist=nouveau", "intel_iommu=on"]
     assert kernels.gpu_arguments(line) == matter
-
-
-@pytest.mark.parametrize(("text", "compiler"), stored_rows("kernels-compilers.json"))
-def test_the_compiler_of_the_kernel(text, compiler):
-    assert kernels._compiler(text) == compiler
-
-
-@pytest.mark.parametrize(
-    ("licence", "flavour"),
-    [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("MODULE_LICENSE_UNKNOWN", "proprietary")],
-)
-@pytest.mark.parametrize("name", ["nvidia.ko", "nvidia-current.ko", "nvidia-current-open.ko", "nvidia-tesla-535.ko"])
-def test_version_and_flavour_of_a_module_file(machine, name, licence, flavour):
-    path = f"/lib/modules/{NINE}/updates/dkms/{name}"
-    machine.put(path, module({"license": licence, "version": "580.95.05"}))
-    told = modules.modinfo(package.LiveHost(), str(machine.root) + path)
-    assert told == {"version": "580.95.05", "license": licence, "signed": False, "signer": None, "key": None}
-    found = modules.find(machine.answer(f"modinfo:{path}", told).host(), NINE)
-    assert (found["version"], found["flavour"]) == ("580.95.05", flavour)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("nvidia.ko", b"not a module", "no 64-bit ELF file"),
-        ("nvidia.ko", module({})[:62] + b"\t\0" + module({})[64:], "list index out of range"),
-        ("nvidia.ko.gz", gzip.compress(bytes(99))[:10] + b"\xff" * 20, "invalid block type"),
-    ],
-    ids=["text", "sections", "gz"],
-)
-def test_a_damaged_module_file_is_noted(tmp_path, name, content, words):
-    (tmp_path / name).write_bytes(content)
-    host = package.LiveHost()
-    assert modules.modinfo(host, str(tmp_path / name)) is None
-    assert words in host.unreadable["kernel.installed.nvidia"]
 
 
 PROC, SYS = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"
@@ -113,19 +51,6 @@ NVRM = "NVRM version: NVIDIA UNIX {}\n"
 )
 def test_the_loaded_module(machine, path, text, version, flavour):
     assert modules.loaded_nvidia(machine.put(path, text).host()) == {"version": version, "flavour": flavour}
-
-
-@pytest.mark.parametrize(("inside", "barred", "loads"), [(True, False, True), (True, True, False), (None, None, None)])
-def test_what_the_next_boot_would_load(machine, inside, barred, loads):
-    image = f"/boot/initrd.img-{NINE}"
-    machine.put(f"/boot/vmlinuz-{NINE}").put(image).answer("kernel", NINE)
-    machine.put("/etc/modprobe.d/blacklist-nouveau.conf", "blacklist nouveau\n")
-    machine.put(f"/lib/modules/{NINE}/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
-    machine.put(f"/lib/modules/{NINE}/kernel/drivers/gpu/drm/nouveau/nouveau.ko")
-    why = "cut" if inside is None else None
-    host = machine.answer("initramfs:" + image, {"nouveau": inside, "blacklist": barred, "why": why}).host()
-    told = drivers.nouveau(host, kernels.collect(host), [])
-    assert (told["blacklisted"], told["in_initramfs"], told["loads_at_boot"]) == (True, inside, loads)
 
 
 def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):
@@ -159,3 +84,72 @@ def test_a_simulated_host_is_its_captured_machine_with_its_own_packages(machine_
     kernel = told["kernel"]
     assert (kernel["running"], kernel["next"]) == (running, boots)
     assert ("lib" in "".join(files)) is (kernel["next_basis"] == "simulated: newest headers on the host")
+
+
+OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian 12"\n'
+
+
+@pytest.fixture
+def symptoms(machine):
+    def look(environment=None):
+        host = machine.put("/etc/os-release", OS_RELEASE).host()
+        part = host_code("gpu_probe.symptoms")
+        surroundings = part.surroundings(host) if environment is None else environment
+        told = part.collect(host, host_code("gpu_probe.facts").collect(host, None, False), surroundings)
+        # It travels as JSON, and the model takes every field of it.
+        return msgspec.convert(json.loads(json.dumps(told)), Symptoms)
+
+    return look
+
+
+def test_of_the_environment_only_what_is_asked_is_taken(machine, symptoms):
+    machine.put("/etc/environment", "export LD_LIBRARY_PATH='/a:/b'\nHF_TOKEN=planted\n# CUDA_VISIBLE_DEVICES=9\n")
+    machine.answer("environment", {"CUDA_VISIBLE_DEVICES": "0"})
+    assert symptoms().environment == {"LD_LIBRARY_PATH": "/a:/b", "CUDA_VISIBLE_DEVICES": "0"}
+
+
+def test_a_recording_keeps_of_the_environment_file_only_what_is_asked(machine):
+    machine.put("/etc/environment", "HF_TOKEN=planted\nVIRTUAL_ENV=/opt/venv\n").host()
+    recorder = host_code("gpu_probe.host").FolderRecorder(str(machine.root))
+    assert host_code("gpu_probe.symptoms").surroundings(recorder) == {"VIRTUAL_ENV": "/opt/venv"}
+    assert recorder.files["/etc/environment"] == b"VIRTUAL_ENV=/opt/venv\n"
+
+
+def test_secrets_stay_on_the_machine(machine, symptoms):
+    machine.put("/var/log/dmesg", "NVRM: loading\npassword=planted\nhttp://user:planted@host/\n")
+    machine.put("/etc/environment", "LD_LIBRARY_PATH=https://user:planted@host/\n")
+    machine.put("/var/lib/dkms/nvidia/580.1/source/dkms.conf", 'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="580.1"\n')
+    machine.put("/var/lib/dkms/nvidia/580.1/build/make.log", "token: planted\nx.c:1:1: error: no\n")
+    found = symptoms()
+    assert "NVRM: loading" in found.kernel_log
+    assert "x.c:1:1: error: no" in found.builds[0].text
+    assert "planted" not in str(found)
+
+
+def test_only_the_messages_since_the_last_boot_count(machine, symptoms):
+    machine.put("/var/log/kern.log", "Linux version 5\nNVRM: old\nLinux version 6\nNVRM: new\n")
+    assert symptoms().kernel_log == "Linux version 6\nNVRM: new\n"
+
+
+drivers = host_code("gpu_probe.drivers")
+
+
+def driver(machine, *there, kernels=()):
+    """What is installed, by name, version and origin, and what kernels there are."""
+    packages = {name: {"version": version, "state": "installed", "origin": origin} for name, version, origin in there}
+    return drivers.collect(machine.host(), {"installed": list(kernels), "next": "6.1"}, packages, "x86_64-linux-gnu")
+
+
+def test_two_origins_are_both_named(machine):
+    distribution = ("nvidia-driver", "535.309.01-0+deb12u1", "distribution")
+    told = driver(machine, distribution, ("libnvidia-compute-580", "580.95.05-1", "nvidia"))
+    assert told["origins"] == ["distribution", "nvidia"]
+    versions = {item["origin"]: item["version"] for item in told["installs"]}
+    assert versions == {"distribution": "535.309.01", "nvidia": "580.95.05"}
+
+
+def test_a_module_of_the_next_kernel_decides_the_version(machine):
+    old = {"release": "6.0", "nvidia": {"version": "550.1", "flavour": "open"}}
+    new = {"release": "6.1", "nvidia": {"version": "580.95.05", "flavour": "proprietary"}}
+    told = driver(machine, kernels=[old, new])
+    assert (told["version"], told["flavour"], told["module"]) == ("580.95.05", "proprietary", "580.95.05")

@@ -1,9 +1,9 @@
-"""What is on record against what is there: packages that somebody took away, versions in every spelling, and the rest."""
+"""What is on record against what is there: packages, versions in every spelling; whether the driver runs or a reboot helps."""
 
 from typing import Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, versions
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, versions
 
 from tests.stored import stored_rows
 from tests.unit.judge.conftest import VERSION
@@ -36,31 +36,6 @@ def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again(gone, r
 @pytest.mark.parametrize(("kept", "gone"), [([], ["a-1", "a-2:i386"]), (["a-1"], ["a-2:i386"]), (["a-2"], ["a-1"])])
 def test_what_must_go_fits_a_pattern_and_nobody_asks_for_it(kept, gone):
     assert drift.unwanted({"a-1": "1", "a-2:i386": "1", "b": "1"}, ["a-*"], kept) == gone
-
-
-STRAY = {"/usr/local/lib/libcuda.so.570.1": "570.1", "/usr/lib/libcuda.so.580.95.05": "580.95.05"}
-DRIVER: dict[str, Any] = {
-    "expect": {"driver_version": "580.95.05", "driver_module": "open"},
-    "packages": {"nvidia-driver": "580.95.05-1"},
-    "lock": {"wanted": {"packages": {"manager": "apt", "remove": ["libnvidia-compute-570*"]}}},
-}
-
-
-@pytest.mark.parametrize(
-    ("installed", "mend", "now"),
-    [
-        ({"nvidia-driver": "580.95.05-1"}, "hand", "/usr/local/lib/libcuda.so.570.1"),
-        ({"nvidia-driver": "570.1-1"}, "apply", "570.1"),
-        ({"nvidia-driver": "580.95.05-1", "libnvidia-compute-570-server": "570.1-1"}, "apply", "570.1"),
-    ],
-)
-def test_a_stray_library_is_told_with_what_helps(facts, installed, mend, now):
-    """An apply changes packages; a file that none of them brought is there afterwards as before."""
-    facts["driver"].update(libraries={"libcuda.so.1": ["570.1", "580.95.05"]}, library_files=STRAY)
-    facts["packages"] = {"installed": installed, "held": [], "problems": []}
-    found = next(item for item in drift.differences(facts, DRIVER) if item.id == "library")
-    assert (found.mend, found.now) == (mend, now)
-    assert ("ldconfig" in found.hint) is (mend == "hand")
 
 
 def test_another_default_among_several_toolkits_is_a_difference(facts):
@@ -116,3 +91,46 @@ def test_pins_are_read_from_a_requirements_file():
         "tomli==2 ; python_version<'3.11'", "nvidia-nvjitlink<13.1", "# x",
     ]  # fmt: skip
     assert versions.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}
+
+
+WISH = driver.Wish(VERSION, "open")
+
+
+def loaded(version, flavour):
+    return {"driver": {"loaded": {"version": version, "flavour": flavour}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (loaded("570.1", "open"), ["nvidia 570.1 is loaded, 580.95.05 is wanted"]),
+        (loaded(VERSION, "proprietary"), ["the proprietary module is loaded, the open one is wanted"]),
+        (loaded(VERSION, None), []),
+        ({"driver": None, "nouveau": {"loaded": True}}, ["nouveau is loaded", "nvidia 580.95.05 is wanted, none is loaded"]),
+    ],
+)  # fmt: skip
+def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts, change, says):
+    assert driver.reboot_reasons({**facts, **change}, WISH) == says
+    nothing = {**facts, "driver": None}, driver.Wish("")  # no driver is wanted
+    assert (driver.reboot_reasons(*nothing), driver.module_problems(*nothing)) == ([], {})
+
+
+def test_an_unknown_key_is_told_with_where_its_password_is(facts):
+    facts.update(secure_boot=True, driver=None)
+    key = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}
+    facts["firmware"] = {"signing_keys": [key], "password": "/var/lib/gpusetup/mok-password"}
+    facts["kernel"]["installed"][0]["nvidia"].update(signed=True, signer="DKMS", key="1a")
+    assert "mok-password" in driver.reboot_reasons(facts, WISH)[-1]
+    facts["firmware"]["password"] = None
+    assert driver.reboot_reasons(facts, WISH)[-1].endswith("Enroll MOK at the console")
+    assert "does not trust the key that signed" in (driver.obstacle(facts, WISH) or "")
+    key["enrolled"] = True
+    assert driver.obstacle(facts, WISH) is None
+    key.update(enrolled=False, serial="1b")
+    assert driver.obstacle(facts, WISH) is None  # signed by somebody else: whether the kernel knows them, it shows
+
+
+@pytest.mark.parametrize(("users", "says"), stored_rows("modules-in-use.json"))
+def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(facts, users, says):
+    facts["module_users"] = {name: {"references": count, "holders": by} for name, (count, by) in users.items()}
+    assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")

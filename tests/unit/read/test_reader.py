@@ -67,12 +67,6 @@ def test_pcie_is_counted_over_a_short_while_for_its_counter_has_32_bits(reader, 
     assert clock.now == pytest.approx(10.02)
 
 
-def test_an_older_driver_samples_pcie_itself(reader, told):
-    told.gpu(0, pcie_sampled_tx=3, pcie_sampled_rx=5)
-    gpu = reader.read()["gpus"][0]
-    assert (gpu["pcie_tx"], gpu["pcie_rx"]) == (3 * 1024, 5 * 1024)
-
-
 def test_a_driver_that_is_exchanged_is_met_again(reader, told):
     assert reader.read()["gpus"]
     told.machine(count=None)
@@ -80,12 +74,6 @@ def test_a_driver_that_is_exchanged_is_met_again(reader, told):
     assert (gone["error"], gone["gpus"]) == ("NVML: Driver Not Loaded", [])
     told.machine(count=1, driver="590.1")
     assert reader.read()["driver"] == "590.1"
-
-
-def test_many_programs_fit(reader, told):
-    pids = range(100001, 100041)
-    told.gpu(0, compute=" ".join(f"{pid}:5" for pid in pids))
-    assert [process["pid"] for process in reader.read()["gpus"][0]["processes"]] == list(pids)
 
 
 def test_without_the_library_nvidia_smi_is_asked(tmp_path, monkeypatch):
@@ -104,20 +92,6 @@ def test_without_the_library_nvidia_smi_is_asked(tmp_path, monkeypatch):
     document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()
     assert (document["gpus"], "NVIDIA-SMI has failed" in document["error"]) == ([], True)
     assert "/nowhere/libnvidia-ml.so.1" in document["error"], "both reasons are told"
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("0::/system.slice/docker-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope", "docker 3f2a9c1b7d4e"),
-        ("0::/machine.slice/libpod-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope/container", "podman 3f2a9c1b7d4e"),
-        ("0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podabcd1234_12ab_34cd_56ef_0123456789ab.slice/cri-containerd-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope", "pod abcd1234-12ab-34cd-56ef-0123456789ab"),
-        ("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "slurm job 4711"),
-        ("0::/user.slice/user-1000.slice/session-3.scope", None),
-    ],
-)  # fmt: skip
-def test_a_container_is_known_by_its_control_group(line, told):
-    assert import_module("gpu_read.processes").container_of(line + "\n") == told
 
 
 def test_a_command_is_told_without_its_secrets_and_not_for_the_next_program_of_that_number(tmp_path):

@@ -7,10 +7,9 @@ from typing import get_args
 import pytest
 
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.diagnosis import Need, Step
 from gpusetup.monitoring.files import meaning_of
-from gpusetup.recovery.table import Reset, of_driver, settled, table
+from gpusetup.recovery.table import Reset, settled, table
 from gpusetup.recovery.table import catalogue as xids
 
 
@@ -25,15 +24,6 @@ def test_every_word_of_the_table_has_a_need_and_a_source_that_is_there():
     assert {entry.bucket for entry in xids().xids.values()} <= set(data.buckets)
 
 
-@pytest.mark.parametrize(
-    ("word", "need", "steps"),
-    [("GPU Reset", "reset", ("reset",)), ("Drain and Reset", "drain-reset", ("drain", "reset")), ("New", "look", ())],
-)
-def test_the_driver_s_own_word_decides_and_a_new_one_wants_a_person(word, need, steps):
-    told = of_driver(word, ["0000:17:00.0"])
-    assert (told.need, told.steps, told.gpus) == (need, steps, ("0000:17:00.0",))
-
-
 def test_the_textfile_knows_the_same_words_by_the_same_numbers():
     words = {word.lower(): row.number for row in table().driver for word in row.words}
     assert words.items() <= import_module("gpu_textfile.smi")._WORDS.items()
@@ -44,22 +34,6 @@ def test_the_figures_and_the_alert_name_the_same_numbers():
     for text in (meaning_of("GpuRecoveryNeeded").page, figure.help):
         for row in table().driver[1:5]:
             assert re.search(rf"\b{row.number} {row.words[0].split()[0].lower()}", text), text
-
-
-@pytest.mark.parametrize(
-    ("text", "need", "gpus"),
-    [
-        ("NVRM: Xid (PCI:0000:17:00): 62, pid=1, Internal micro-controller halt", "reset", ("0000:17:00",)),
-        ("NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.", "reboot", ("0000:17:00",)),
-        ("NVRM: Xid (PCI:0000:17:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "reboot", ("0000:17:00",)),
-        ("NVRM: Xid (PCI:0000:17:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "reset", ("0000:17:00",)),
-        ("NVRM: Xid (PCI:0000:17:00): 31, pid=2, MMU Fault", "program", ("0000:17:00",)),
-        ("Xid 64", "reset", ()),
-    ],
-)  # fmt: skip
-def test_a_message_tells_what_it_needs(text, need, gpus):
-    found = diagnose_text(text)[0].recovery
-    assert (found.need, found.gpus) == (need, gpus)
 
 
 RESETS = {"0000:17:00.0": Reset(200.0, 1_763_900_000.0)}

@@ -4,9 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-import xml.etree.ElementTree as ET
 from datetime import datetime, timezone
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 
@@ -75,33 +73,6 @@ def test_json_is_the_contract(fleet):
     assert document["summary"]["gpu-c1"]["problem"] == "Connection refused"
 
 
-def test_one_host_shows_all_and_why_something_was_not_judged(one):
-    text = render(one, "text")
-    assert max(map(len, text.splitlines())) <= 80
-    assert "cupy.kernel" in text
-    assert re.search(r"4,28\d\S* GB/s \(expected", text)
-    assert "only one GPU: no pair to test" in text
-
-
-def test_junit_counts_what_it_holds(fleet):
-    root = ET.fromstring(render(fleet, "junit"))
-    suites = {suite.get("name"): suite for suite in root.findall("testsuite")}
-    for suite in suites.values():
-        cases = suite.findall("testcase")
-        assert int(suite.get("tests")) == len(cases)
-        assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
-        assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
-        assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
-    failed = [case.get("name") for case in suites["gpu-a2"].findall("testcase") if case.find("failure") is not None]
-    assert failed == ["p2p.read"]
-    warned = suites["gpu-a2"].find("testcase[@name='gpu.persistence']/system-out")
-    assert (warned.text.startswith("warning:"), warned.text.endswith("at fault: the GPU")) == (True, True)
-    assert suites["gpu-c1"].find("testcase/error").get("message") == "Connection refused"
-    busy = verification_report({}, level="quick", started=STARTED, seconds=1, problems={"a": "held"}, postponed=["a"])
-    (suite,) = ET.fromstring(render(busy, "junit"))
-    assert (busy.ok, suite.get("errors"), suite.find("testcase/skipped").get("message")) == (True, "0", "held")
-
-
 def test_before_maintenance_the_machine_is_at_fault_in_the_check_and_in_its_parts():
     document = captured("h200-x2-quick")
     set_smi(document, 1, "ecc_errors/volatile/dram_uncorrectable", "2")
@@ -146,38 +117,6 @@ def test_every_form_names_each_failing_check_with_its_verdict_its_figures_and_wh
     text = render(fleet, "prometheus")
     assert 'gpusetup_verify_ok{host="gpu-c1",level="full"} 0' in text
     assert re.search(r'gpusetup_verify_measured\{host="gpu-a2",check="p2p.read",unit="GB/s"\} 212\n', text)
-
-
-class _Page(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.addresses, self.text = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        named = ("src", "href", "action", "data", "poster", "srcset")
-        self.addresses += [value for name, value in attrs if name in named]
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def test_the_page_needs_nothing_from_elsewhere_and_shows_fleet_heat_map_and_curves(fleet):
-    text = render(fleet, "html")
-    page = _Page()
-    page.feed(text)
-    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
-    assert all(address.startswith("#") for address in page.addresses)
-    assert "url(" not in text
-    assert "@import" not in text
-    said = " ".join(page.text)
-    for words in ("gpu-a1", "gpu-c1", "Connection refused", "Peer read", "NCCL all-reduce", "Launch latency",
-                  "Temperature under load", "4 GiB"):  # fmt: skip
-        assert words in said, words
-    assert page.tags.count("rect") >= 4 * 16
-    assert page.tags.count("polyline") >= 8
-    slow = re.search(r"<title>GPU 2 to GPU 1: 212 GB/s NV18</title><rect [^>]*fill=\"(hsl\([^\"]+)", text)
-    assert slow.group(1).startswith("hsl(0 "), "below the floor is red"
 
 
 def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):

@@ -74,15 +74,6 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "status", "number"), [("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)]
-)
-def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
-    fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
-    answering(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
-    assert SMI.by_smi()[0].values["nvidia_smi_fabric_state"] == number
-
-
 def test_a_driver_that_does_not_answer_is_said_and_no_figure_is_kept(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(LOOK.nvml, "by_library", lambda: (_ for _ in ()).throw(LOOK.LibraryMissingError("none")))
     answering(monkeypatch, (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"))
@@ -115,13 +106,6 @@ def test_xids_have_the_time_of_the_last_one_and_belong_to_the_gpu_on_that_bus():
     assert 'xid="31"' not in text
     assert 'name="He said \\"X\\""' in text
     assert "gpusetup_textfile_xid_readable 0" in LOOK.text_of(gpus, None, "", 0.01)
-
-
-def test_the_log_is_read_to_its_end_and_not_waited_for(tmp_path):
-    path = tmp_path / "kmsg"
-    path.write_text("4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x")
-    assert LOG.records(str(path)) == ["4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x"]
-    assert LOG.records(str(tmp_path / "none")) is None
 
 
 def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp_path):

@@ -74,34 +74,6 @@ def test_a_machine_that_lost_every_gpu_fails_where_one_is_expected(kept, capsys,
     assert said is None or said in failed[0]["text"]
 
 
-def test_a_file_is_written_and_the_summary_goes_to_standard_error(tmp_path, capsys):
-    out, seen = tmp_path / "report.html", str(FIXTURES / "observations/h200-x1-full.json")
-    assert main(["verify", "--from", seen, "--format", "html", "--out", str(out)]) == 0
-    said = capsys.readouterr()
-    assert (said.out, "localhost: warn (1 warn, " in said.err) == ("", True)
-    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-
-
-def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, kept, capsys):
-    baseline, document = tmp_path / "baseline.json", captured("h200-x1-full")
-    arguments = ["verify", "--from", kept(document), "--baseline", str(baseline)]
-    assert main(arguments) == 0
-    first = baseline.read_text(encoding="utf-8")
-    document["sections"]["memory"]["0"]["triad"] = [3580.0, 3580.0]
-    kept(document)
-    assert main(arguments) == 8
-    assert "its last good run" in " ".join(capsys.readouterr().out.split())
-    assert baseline.read_text(encoding="utf-8") == first, "a bad run is never kept"
-    document["sections"]["memory"]["0"]["triad"] = [4200.0, 4200.0]
-    kept(document)
-    assert main([*arguments, "--update-baseline"]) == 0
-    assert baseline.read_text(encoding="utf-8") != first
-
-
-def test_a_file_without_observations_is_refused(kept, says):
-    assert "[GS-50" in says(3, "verify", "--from", kept("[]"))
-
-
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
 def test_evidence_is_judged_elsewhere_and_believed_of_known_signers_alone(tmp_path, capsys, says):
     key, seen, signers = tmp_path / "key", tmp_path / "seen.json", tmp_path / "signers"
@@ -144,15 +116,6 @@ def test_a_file_that_is_no_lock_is_refused_with_what_it_is(kept, text, says, cap
     said = capsys.readouterr()
     assert (said.out, says in " ".join(said.err.split())) == ("", True), said.err
     assert "gpusetup lock" in said.err or "make it again" in said.err
-
-
-@pytest.mark.parametrize(("version", "code"), [("580.159.04", 0), ("595.91.07", 8)])
-@pytest.mark.parametrize(
-    ("schema", "more"), [("gpusetup/stack/1", {}), ("gpusetup/host-lock/1", {"key": "k", "wanted": NOTHING_BROUGHT})]
-)
-def test_the_lock_that_a_host_keeps_and_an_answer_of_resolve_are_locks(kept, schema, more, version, code):
-    lock = kept({"schema": schema, "stack": stack_document(driver=version), **more}, "lock.json")
-    assert main(["verify", "--from", ONE, "--lock", lock]) == code
 
 
 def test_a_lock_that_gpusetup_wrote_says_which_driver_it_is_for(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -48,19 +47,6 @@ def test_a_container_says_what_it_sees_and_one_that_gives_nothing_is_an_answer(
         assert removed == [f"rm -f {tmp_path.name}-{n}-ls" for n in ("cdi", "runtime")]
     else:
         assert (found["error"], found["message"]) == ("run", "could not select device driver")
-
-
-def test_the_image_runs_by_itself(probe, tmp_path):
-    """Everything that its program is linked with is in it: it runs with nothing else around it."""
-    programs = probe.container.image(str(tmp_path / "image.tar"))
-    (tmp_path / "root").mkdir()
-    subprocess.run(["tar", "-C", tmp_path / "root", "-xf", tmp_path / "image.tar"], check=True)
-    loader = next((tmp_path / "root").glob("lib*/ld-linux*"), None)
-    assert loader is not None
-    (tmp_path / "root/dev/nvidia0").write_text("")
-    libraries = ":".join(sorted({str(path.parent) for path in (tmp_path / "root").rglob("*.so.*")}))
-    argv = [str(loader), "--inhibit-cache", "--library-path", libraries, f"{tmp_path}/root{programs['ls']}", "-1", f"{tmp_path}/root/dev"]  # fmt: skip
-    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "nvidia0\n"
 
 
 SEEN = {"way": "cdi", "devices": ["nvidia0", "nvidia1"], "smi": 2, "error": None, "seconds": 1.5}
@@ -125,34 +111,8 @@ def test_one_that_does_not_draw_on_the_gpu_fails_with_the_reason(bob, text):
     assert judged(alice=told(), bob=bob) == ("fail", text)
 
 
-def test_each_desktop_is_tried_as_its_user(probe, monkeypatch):
-    ran = []
-    said = "ActiveState=active\nSupplementaryGroups=video render\nEnvironment=NUMBER=21 VGL_DISPLAY=egl1\n"
-
-    def run(argv: list[str], _deadline: float, **_more: Any) -> dict[str, Any]:
-        ran.append(argv)
-        stdout = said if argv[0] == "systemctl" else MESA
-        return {"rc": 0, "stdout": stdout, "stderr": "", "error": None, "seconds": 0.1}
-
-    monkeypatch.setattr(probe.desktops.child, "run", run)
-    wish = {"users": ["alice", "bob"], "listen": "127.0.0.1", "port": 1}
-    found = probe.desktops.look({"state": {"lock": {"wanted": {"desktops": wish}}}})
-    assert sorted(found) == ["alice", "bob"]
-    assert (found["bob"]["active"], "refused" in found["bob"]["page"]) == ("active", True)
-    tried = ran[-1]
-    assert tried[:7] == ["runuser", "-u", "bob", "-G", "video", "-G", "render"]
-    assert {"DISPLAY=:21", "XAUTHORITY=/run/gpusetup-desktop-bob/xauthority", "VGL_DISPLAY=egl1"} <= set(tried)
-    assert tried[-3:] == ["vglrun", "glxinfo", "-B"]
-    assert probe.desktops.look({"state": {"lock": None}}) == {}
-    assert json.dumps(found)
-
-
 TEXTFILE = Path(__file__).resolve().parents[2] / "fixtures/textfile"
 UUID = "6dd68cc9-e7e1-dc7f-da28-0951b03a145f"
-DCGM = """DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-%(uuid)s",modelName="NVIDIA H100 80GB HBM3"} 59
-DCGM_FI_DEV_FB_TOTAL{gpu="0",UUID="GPU-%(uuid)s"} 81559
-DCGM_FI_DEV_SM_CLOCK{gpu="0",UUID="GPU-%(uuid)s"} 1395
-DCGM_FI_DEV_ENFORCED_POWER_LIMIT{gpu="0",UUID="GPU-%(uuid)s"} 700""" % {"uuid": UUID}  # noqa: UP031
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -172,27 +132,6 @@ def verdicts(found: dict[str, Any]) -> tuple[str, str]:
 
 def text(found: dict[str, Any], name: str = "exporter") -> str:
     return results(found)[f"monitoring.{name}"].text
-
-
-SLICE = f'{{gpu="0",UUID="GPU-{UUID}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"}}'
-OF_SLICE = [f"DCGM_FI_DEV_FB_TOTAL{SLICE} 9856", f"DCGM_FI_DEV_GPU_TEMP{SLICE} 59"]
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"kind": "dcgm", "lines": DCGM.splitlines()}, {"kind": "dcgm", "lines": OF_SLICE}],
-    ids=["textfile", "dcgm", "slice"],
-)  # fmt: skip
-def test_the_captured_figures_are_those_of_nvidia_smi(changes):
-    """The memory of a slice is not compared with that of its GPU."""
-    assert verdicts(document(**changes)) == ("pass", "pass")
-
-
-def test_without_an_exporter_on_record_nothing_is_judged_and_figures_behind_a_password_are_not_passed():
-    found = document()
-    found["quick"]["exporter"] = {}
-    assert verdicts(found) == ("skip", "skip")
-    found = document(kind="dcgm", status=401, lines=[])
-    assert (verdicts(found), "password" in text(found, "figures")) == (("pass", "skip"), True)
 
 
 LINES = document()["quick"]["exporter"]["lines"]

@@ -1,6 +1,7 @@
-"""GPUs as checks judge them: layouts, licences, bandwidths and collectives, and the verdicts that each real fault changes."""
+"""GPUs as checks judge them: layouts, licences, the verdicts that each real fault changes, and laws of all checks."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,12 @@ from typing import Any
 import pytest
 
 from gpusetup.model.settings import MigInstances, MigLayout
+from gpusetup.model.verdict import worst
 from gpusetup.verify.machine import Machine, Wanted
-from tests.records import lock_of, stack_document
+from gpusetup.verify.registry import checks, find
+from gpusetup.verify.smi import SmiGpu
+from tests.records import lock_of
+from tests.unit.verify.test_verify_rdma import hca
 from tests.unit.verify.verify_documents import (
     applied,
     broken,
@@ -17,6 +22,8 @@ from tests.unit.verify.verify_documents import (
     differences,
     drop_gpu,
     found_at,
+    places,
+    put,
     results,
     set_smi,
     smi_says,
@@ -24,6 +31,7 @@ from tests.unit.verify.verify_documents import (
     verdicts,
 )
 
+ONE, FULL, FOUR, HOSTS = "h200-x1-quick", "h200-x1-full", "h200-x4-full", "h200-x4-hosts-first"
 PARTS = (MigInstances(profile="3g.71gb"), MigInstances(profile="3g.71gb", compute=("1c.3g.71gb", "2c.3g.71gb")))
 APPLIED = "1 x 1c.3g.71gb, 1 x 2c.3g.71gb, 1 x 3g.71gb was applied"
 
@@ -44,9 +52,6 @@ def test_slices_are_compared_with_what_was_applied(parts, slices, verdict, text)
     layout = MigLayout(gpu=Machine(document).gpus[0].bus_id, enabled=bool(parts), instances=parts)
     found = results(document, applied(mig=(layout,)))["gpu.mig"]
     assert (found.verdict, found.text) == (verdict, text)
-
-
-ONE = "h200-x1-quick"
 
 
 def test_an_xid_before_a_reset_of_ours_is_settled_and_one_after_it_is_not():
@@ -81,33 +86,6 @@ def test_every_gpu_needs_its_licence(states, verdict, text):
             ET.SubElement(product, "license_status").text = state
     found = results(document)["vgpu.licence"]
     assert (found.verdict, text in found.text) == (verdict, True), found.text
-
-
-FOUR = "h200-x4-full"
-
-
-def test_a_worker_that_was_stopped_on_a_real_gpu_costs_its_own_measurement_alone():
-    """Captured on two GPUs while the first worker was stopped (SIGSTOP) during the matrix products."""
-    found = results(captured("h200-x2-worker-stopped"))
-    failed = {name for name, result in found.items() if result.verdict == "fail"}
-    assert failed == {"matrix.bf16", "matrix.fp16", "matrix.fp32", "matrix.tf32"}
-    assert "no answer within 6 s" in found["matrix.bf16"].text
-    assert found["nccl.all-reduce"].verdict == "pass", "a new worker took part"
-
-
-@pytest.mark.parametrize(
-    ("on", "told", "check", "says"),
-    [
-        ("h200-x1-busy", "gpu.idle warn, memory.copy warn, cupy.kernel pass", "memory.copy", "another job"),
-        ("h200-x1-memory-full", "cuda.context warn, cupy.kernel skip", "cuda.context", "another job"),
-        ("h200-x1-no-device", "device.files fail, cuda.context fail, gpu.count fail", "driver.responds", "uses no GPU"),
-    ],
-)
-def test_machines_that_were_busy_full_or_without_their_device(on, told, check, says):
-    found = results(captured(on))
-    assert ", ".join(f"{pair.split()[0]} {found[pair.split()[0]].verdict}" for pair in told.split(", ")) == told
-    assert says in found[check].text
-    assert on != "h200-x1-memory-full" or found["cuda.context"].blame == "job"
 
 
 def test_between_hosts():
@@ -180,10 +158,101 @@ def test_a_healthy_machine_has_no_trouble(name):
     assert found["gpu.count"] == found["driver.version"] == found["gpu.ecc"] == "pass"
 
 
-def test_the_lock_that_apply_recorded_is_what_is_wanted():
-    """Nobody has to name it: the host's own record says which driver it should have."""
-    document = captured("h200-x1-quick")
-    document["facts"]["state"] = {"lock": {"stack": stack_document(driver="580.178.04"), "wanted": {}}}
-    found = results(document)["driver.version"]
-    assert (found.verdict, found.expected) == ("fail", "580.178.04")
-    assert verdicts(document, Wanted(lock_of(driver="580.159.04")))["driver.version"] == "pass"
+RATES = "sections/nccl/groups/2/ranks/*/results/{}/bus/*"
+SWEPT = [
+    (FULL, "memory.copy", "sections/memory/0/copy/*", 1), (FULL, "matrix.bf16", "sections/matrix/0/formats/bf16/tflops/*", 1),
+    (FULL, "pcie.h2d", "sections/pcie/0/nodes/0/h2d/*", 1), (FOUR, "p2p.write", "sections/peer/write/2/1/*", 1),
+    (FOUR, "nccl.all-reduce", RATES.format(6), 1), (FOUR, "nccl.all-reduce", RATES.format(2), 1),
+    (FULL, "launch.latency", "sections/launch/0/rows/*/stream_us", 40),
+    (HOSTS, "nccl.hosts", "sections/hosts/ranks/*/results/*/bus/*", 1), (FULL, "rdma.bandwidth", "sections/rdma/adapters/0/runs/host/gbits", 1),
+    (ONE, "gpu.memory-repair", "retired_pages/double_bit_retirement/retired_count", 90),
+    (ONE, "gpu.ecc", "ecc_errors/volatile/dram_correctable", 9000),
+    (ONE, "gpu.power", "gpu_power_readings/current_power_limit", 700),
+]  # fmt: skip
+"""A capture, a check, the places of a figure (in the document, else in nvidia-smi's XML), and how far to sweep it."""
+
+
+def swept(on, check, place, share, most):
+    document = captured(on)
+    adapters = [{"name": "mlx5_0", "port": 1, "gpu": 0, "runs": {"host": {"gbits": 390.0, "error": ""}}}]
+    document["sections"]["rdma"] = {"adapters": adapters, "cuda": True}
+    document["facts"]["rdma"] = {"hcas": [hca(rate=400.0 if on == FULL else 50.0)]}
+    for rank in document["sections"].get("hosts", {}).get("ranks", {}).values():
+        rank["log"]["network"] = "IB"
+    if place.startswith("sections"):
+        paths = places(document, place.split("/"))
+        put(document, {path: found_at(document, path) * share * most for path in paths})
+    else:
+        for path in ("remapped_row_failure", "remapped_row_pending") if "retired" in place else ():
+            set_smi(document, 0, f"remapped_rows/{path}", "N/A")
+        set_smi(document, 0, place, f"{share * most:.0f}")
+    return find(check).run(Machine(document))
+
+
+@pytest.mark.parametrize(("on", "check", "place", "most"), SWEPT, ids=[f"{row[1]} {row[2]}" for row in SWEPT])
+def test_a_figure_is_printed_with_the_limit_that_it_crossed(on, check, place, most):
+    swept_ = (swept(on, check, place, share / 40, most) for share in range(41))
+    found = [one for one in swept_ if one.measured is not None]
+    (good, *_), grave = ([one for one in found if one.verdict in kind] for kind in (("pass",), ("fail", "warn")))
+    assert grave
+    for one in grave:
+        down = one.measured < one.limit
+        short = [other for other in found if (other.measured < one.limit if down else other.measured > one.limit)]
+        assert one in short, one.text
+        assert good not in short, one.text
+        assert {worst([one.verdict, other.verdict]) == other.verdict for other in short} == {True}, one.text
+
+
+OPTIONAL = re.compile(
+    "product_name|gsp_firmware_version|compute_mode|minor_number|pci_device_id|sm_clock|gpu_util|replay_counter|health"
+    "|pending_(ecc|mig)|(channel|tpc)_repair|unrepairable|sram_threshold|current_link_gen|gpu_temp$|remapped_rows$"
+)
+"""What is compared only where nvidia-smi shows it."""
+LOADED = ("h100-x2-stress", "h200-x4-full", "h200-x1-quick", "h100-x1-packages")
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_no_check_passes_with_the_same_words_when_nvidia_smi_does_not_show_what_it_reads(name, monkeypatch):
+    machine, hidden, read, blind = Machine(captured(name)), [""], set(), []
+    for method, nothing in (("text", None), ("children", {})):
+        shown = getattr(SmiGpu, method)
+
+        def told(gpu, path, shown=shown, nothing=nothing):
+            read.update([path] if shown(gpu, path) else [])
+            return nothing if path == hidden[0] else shown(gpu, path)
+
+        monkeypatch.setattr(SmiGpu, method, told)
+    for check in checks():
+        read.clear()
+        healthy = check.run(machine)
+        for path in sorted(read) if healthy.verdict == "pass" else ():
+            hidden[0] = path
+            found, hidden[0] = check.run(machine), ""
+            same = (found.verdict, found.text) == ("pass", healthy.text)
+            blind += [(check.id, path)] if same and not OPTIONAL.search(path) else []
+    assert blind == []
+
+
+@pytest.mark.parametrize("on", [FULL, FOUR])
+@pytest.mark.parametrize("name", ["processes", "joined", ""])
+def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, name):
+    document, job = captured(on), {"pid": "7", "name": "train", "type": "C"}
+    put(document, {f"gpus/{gpu}/{name}": [job] for gpu in range(len(document["gpus"])) if name})
+    rates = [
+        "memory/*/*/*",
+        "matrix/*/formats/*/tflops/*",
+        "pcie/*/nodes/*/*/*",
+        "nccl/groups/*/ranks/*/results/*/bus/*",
+    ]
+    for place in rates:
+        for path in places(document, ["sections", *place.split("/")]):
+            put(document, {path: found_at(document, path) * 0.3})
+    for path in places(document, ["sections", "launch", "*", "rows", "*", "graph_us"]):
+        put(document, {path: found_at(document, path) * 40})
+    rated = ("memory.", "matrix.", "pcie.", "nccl.", "launch.")
+    found = [check.run(Machine(document)) for check in checks() if check.id.startswith(rated)]
+    low = [one for one in found if one.unit in ("GB/s", "TFLOP/s", "µs") and one.verdict in ("warn", "fail")]
+    assert len(low) >= 9
+    assert {(one.verdict, one.blame, one.limit is None) for one in low} == (
+        {("warn", "job", True)} if name else {("fail", "gpu", False), ("fail", "host", False), ("warn", "host", False)}
+    )

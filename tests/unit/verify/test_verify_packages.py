@@ -16,23 +16,16 @@ from gpusetup.drive.events import Track
 from gpusetup.model.applied import SCHEMA, Applied
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import PackageChoice, Stack
-from gpusetup.report.verification import host_report
 from gpusetup.verify import fleet, probe
-from gpusetup.verify.environments import asks, look_into
+from gpusetup.verify.environments import asks
 from gpusetup.verify.fleet import observe_fleet
-from gpusetup.verify.machine import Machine, Wanted
+from gpusetup.verify.machine import Wanted
 from gpusetup.verify.probe import Ask, Observed
 from tests.modules.stand_ins import write
 from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, broken, captured, results
 
 TABLE = host_code("gpu_measure.package_table")
-RAN = (
-    "accelerate", "bitsandbytes", "deepspeed", "flashinfer-python", "numba-cuda", "onnxruntime-gpu", "peft", "torchao",
-    "torchaudio", "torchvision", "transformers", "triton", "xgboost",
-)  # fmt: skip
-
-
-H100, BROKEN = "h100-x1-packages", "h100-x1-packages-broken"
+H100 = "h100-x1-packages"
 
 
 def _with(package, answer):
@@ -54,35 +47,6 @@ def test_every_package_has_a_test_or_a_reason_why_not():
         assert f"\ndef {smoke.function}(" in (FILES / f"{smoke.script}.py").read_text(encoding="utf-8"), smoke
 
 
-def test_what_computed_right_on_an_h100_passes():
-    found = results(captured(H100), ASKED)
-    assert {name: found[f"package.{name}"].verdict for name in RAN} == dict.fromkeys(RAN, "pass")
-    vllm = found["package.vllm"]
-    assert (vllm.verdict, "No module named 'vllm'" in vllm.text) == ("fail", True)  # only its record was there
-
-
-def test_what_was_broken_on_an_h100_fails_with_what_why_and_what_to_do():
-    found = results(captured(BROKEN), _stack(ctranslate2="", onnxruntime_gpu="", vllm="", xformers=""))
-    assert {name for name, result in found.items() if result.verdict == "fail"} == {
-        "package.ctranslate2",  # whose release the test of that day did not know
-        "package.onnxruntime-gpu",  # the library of its CUDA provider was taken away
-        "package.vllm",
-        "package.xformers",  # built for torch 2.10 with CUDA 12.8, beside torch 2.11 with CUDA 13.0
-    }
-    hidden, other = found["package.onnxruntime-gpu"].text, found["package.xformers"].text
-    assert "it runs on the CPU, without an error" in hidden
-    assert "libonnxruntime_providers_cuda.so: cannot open" in hidden
-    assert "xFormers was built for: PyTorch 2.10.0+cu128" in other
-    assert other.endswith("install the release that names this torch")
-
-
-def test_an_engine_that_chose_other_tokens_than_the_best_fails():
-    answer = _kept("vllm")
-    assert "32 tokens is off by 0.33" in results(_with("vllm", answer))["package.vllm"].text
-    answer["gpus"][0]["operations"][0]["error"] = 0.01
-    assert results(_with("vllm", answer))["package.vllm"].verdict == "pass"
-
-
 def test_a_library_that_the_environment_lacks_is_named_and_a_step_that_was_built_at_first_use_passes():
     found = results(_with("ctranslate2", _kept("ctranslate2")), ASKED)["package.ctranslate2"]
     assert found.verdict == "fail"
@@ -98,16 +62,6 @@ def test_a_package_that_is_neither_there_nor_wanted_is_not_listed():
     found = results(document, _stack(vllm="0.33.0"))
     assert (found["package.vllm"].verdict, "package.sglang" in found) == ("fail", False)
     assert "is not installed in this Python; `gpusetup apply`" in found["package.vllm"].text
-
-
-def test_what_nobody_asked_for_only_warns():
-    found = results(captured(BROKEN), _stack(onnxruntime_gpu="1.27.0"))
-    ours, theirs = found["package.onnxruntime-gpu"], found["package.xformers"]
-    assert (ours.verdict, ours.blame, theirs.verdict, theirs.blame) == ("fail", "stack", "warn", "environment")
-    assert theirs.text.endswith("(not installed by gpusetup: a warning for its owner)")
-    found = results(captured(BROKEN))  # a host without a record
-    assert not [name for name, result in found.items() if result.verdict == "fail"]
-    assert found["package.ctranslate2"].blame == found["package.xformers"].blame == "environment"
 
 
 DRIVER = "int cuInit(unsigned f) { return 0; } int cuDeviceGetCount(int *n) { *n = 1; return 0; }"
@@ -155,8 +109,8 @@ def test_a_package_that_cannot_be_imported_and_a_machine_without_a_driver_are_an
 
 
 class _Member:
-    def __init__(self, index, *, busy=False, part=None):
-        self.gpu, self.key, self.busy, self.part = {"index": index}, str(index), busy, part
+    def __init__(self, index, *, busy=False):
+        self.gpu, self.key, self.busy, self.part = {"index": index}, str(index), busy, None
 
 
 ANSWER = (
@@ -225,33 +179,9 @@ def looked(asked: list[Ask]) -> Any:
     return look
 
 
-def test_each_environment_is_asked_by_its_own_python_and_told_by_its_name():
-    document, asked = recorded(), []
-    look_into(Ask(level="full"), document, looked(asked))
-    pythons = [f"/opt/gpusetup-{name}/bin/python" for name in ("serve", "train")]
-    assert [(ask.level, ask.python) for ask in asked] == [("smoke", python) for python in pythons]
-    found = {result.id: result for result in host_report("a", Machine(document)).results}
-    assert found["package.torchao@serve"].verdict == "pass"
-    assert found["package.torchvision@train"].text.startswith("environment train: ")
-    wrong = found["package.torchao@train"]
-    assert (wrong.verdict, "the lock says 0.99.0" in wrong.text) == ("fail", True)
-    assert "package.vllm@serve" in found
-    assert not [name for name in found if "@" in name and name.partition(".")[0] in ("gpu", "driver", "cuda")]
-
-
 def test_an_environment_takes_what_is_left_of_the_budget():
     document = recorded() | {"seconds": 20.0}
     assert {ask.budget for ask in asks(Ask(level="smoke", budget=60), document).values()} == {40.0}
-
-
-@pytest.mark.parametrize(
-    ("about", "verdict"), [({}, "fail"), ({"own_fault": True}, "warn"), ({"postponed": True}, "skip")]
-)
-def test_an_environment_that_gives_no_answer_fails_and_one_that_was_not_looked_into_does_not(about, verdict):
-    document, why = recorded(), "the probe on this machine gave no answer"
-    look_into(SMOKE, document, lambda _: Observed(None, why, **about))
-    (found,) = [one for one in host_report("a", Machine(document)).results if one.id == "python.environment@serve"]
-    assert (found.verdict, why in found.text) == (verdict, True), found.text
 
 
 def test_the_command_looks_into_them_and_keeps_it_with_the_observations(tmp_path, monkeypatch, printed):

@@ -6,18 +6,14 @@ import shutil
 import subprocess
 import sys
 import threading
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from gpusetup.model.verdict import Finding, Grid, Item
-from gpusetup.report.formats import render
-from gpusetup.report.verification import verification_report
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import NEEDS, checks, from_items
 from tests.modules.stand_ins import write
-from tests.stored import spoiled
 from tests.unit.verify.verify_documents import ASKED, FILES, broken, captured, results
 
 
@@ -167,26 +163,3 @@ def test_a_conclusion_has_its_diagrams_and_nothing_to_look_at_is_a_skip():
 def test_every_page_says_what_to_do():
     assert [check.id for check in checks() if "To do:" not in check.page] == []
     assert {need for check in checks() for need in check.needs} <= set(NEEDS)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "limit", "figures", "leading"),
-    [
-        ("warn", 10, (11, 5000), 5000),
-        ("fail", 0, (1, 70), 70),
-        ("fail", 80.0, (60.0, 20.0), 20.0),
-        ("pass", 80, (100, 85), 85),
-    ],
-)
-def test_the_part_furthest_beyond_its_limit_leads(verdict, limit, figures, leading):
-    items = [Item(f"GPU {number}", verdict, "", figure, limit=limit) for number, figure in enumerate(figures)]
-    assert from_items(items, "well").measured == leading
-
-
-def test_observations_of_another_form_fail_their_host_alone():
-    known = captured("h200-x1-quick")
-    told = (one for one in spoiled(known, 2) if isinstance(one, dict) and one.get("schema") == known["schema"])
-    documents = {str(number): one for number, one in enumerate(told)}
-    report = verification_report(documents, level="quick", started=datetime.now(timezone.utc), seconds=1)
-    assert [host.name for host in report.hosts if not host.problem and not host.results] == []
-    assert render(report, "text")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gpusetup.model.settings import GpuDirect, ImexWish
-from gpusetup.verify.checks.quick.rdma import modes_of
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.registry import find
 from tests.modules.stand_ins import programs
@@ -50,11 +49,6 @@ def machine(*hcas: dict[str, Any], name: str = "h200-x2-quick", **memlock: Any) 
 def judged(document: dict[str, Any], check: str, wish: GpuDirect | None = INBOX) -> tuple[str, str]:
     found = results(document, applied(gpudirect=wish))
     return (found[check].verdict, found[check].text) if check in found else ("absent", "")
-
-
-def test_a_machine_without_adapters_hears_nothing_of_them():
-    found = results(captured("h200-x2-quick"))
-    assert not [name for name in found if name.startswith(("rdma.", "gds.", "pcie.peers"))]
 
 
 @pytest.mark.parametrize(
@@ -146,17 +140,6 @@ def test_gpus_that_meet_over_pci_express_alone_are_judged_too_and_those_with_nvl
 
 
 @pytest.mark.parametrize(
-    ("name", "modes"),
-    [("1.13-p2pdma", ("p2pdma", "nvidia-fs")), ("1.15-p2pdma", ("p2pdma",)), ("1.14-none", ("compat",)),
-     ("1.16-compat", ("compat",)), ("1.7-nvfs-closed", ("compat",))],
-)  # fmt: skip
-def test_what_gdscheck_says_in_releases_old_and_new(name, modes):
-    assert modes_of((GDSCHECK / f"{name}.txt").read_text()) == modes
-    for none in ("", "gdscheck: error while loading shared libraries: libcufile.so.0"):
-        assert modes_of(none) is None
-
-
-@pytest.mark.parametrize(
     ("name", "wanted", "verdict", "text"),
     [
         ("1.15-p2pdma", "p2pdma", "pass", "by p2pdma, as gdscheck says"),
@@ -169,21 +152,6 @@ def test_compat_mode_is_no_pass(name, wanted, verdict, text):
     document = broken("h200-x2-quick", {"quick/gdscheck": said})
     found = judged(document, "gds.mode", GpuDirect(storage=wanted))
     assert (found[0], text in found[1]) == (verdict, True), found
-
-
-@pytest.mark.parametrize(
-    ("registry", "static", "wanted", "verdict", "says"),
-    [
-        ("", False, "p2pdma", "fail", "multipath"),
-        ("", False, "p2pdma", "fail", "cufile.json does not allow"),
-        ("RMForceStaticBar1=1;", True, "p2pdma", "warn", ""),
-        ("RMForceStaticBar1=1;", True, "nvidia-fs", "fail", ""),
-    ],
-)
-def test_without_gdscheck_the_parts_are_judged_and_never_a_pass(registry, static, wanted, verdict, says):
-    storage = {"multipath": not static, "registry": registry, "use_pci_p2pdma": static}
-    found = judged(broken("h200-x2-quick", {"facts/storage": storage}), "gds.mode", GpuDirect(storage=wanted))
-    assert (found[0], says in found[1]) == (verdict, True), found
 
 
 def run(gbits: float | None, error: str = "") -> dict[str, Any]:
