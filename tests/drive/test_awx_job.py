@@ -130,13 +130,6 @@ def test_the_limit_and_the_become_password_of_the_job_reach_the_hosts_and_no_fil
     assert [path.name for path in written if password in path.read_text(errors="replace")] == []
 
 
-def test_what_gpusetup_refuses_is_said_once_with_the_reason(run):
-    job = run("plan.yml", number=9, answers={"gpusetup_reboot": "often"})
-    assert job.status == "failed"
-    assert "gpusetup_reboot" in job.stdout
-    assert "never, when-needed, schedule" in job.stdout
-
-
 def test_host_keys_are_checked_though_ansible_runner_would_not(run, fleet, tmp_path):
     ssh = fleet.folder / "ssh"
     ssh.write_text(

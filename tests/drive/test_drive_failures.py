@@ -47,15 +47,6 @@ def test_a_fleet_larger_than_what_ansible_works_on_at_once_has_the_deadline_seve
     assert run(ansible(program), deadline=5).finished.timed_out is not waits
 
 
-def test_ansible_that_is_killed_leaves_a_verdict_per_host(ansible):
-    program = (
-        "hosts('a', 'b')\ntell('failed', host='a', task='1', message='no space')\nos.kill(os.getpid(), signal.SIGKILL)"
-    )
-    done = run(ansible(program))
-    assert done.track.hosts["a"].failure.message == "no space"
-    assert "ended early (exit -9)" in done.track.hosts["b"].failure.message
-
-
 def test_garbage_among_the_events_is_survived(ansible):
     program = (
         'hosts(\'a\')\nevents.write(\'no json\\n{"event": 3}\\n[1]\\n\\n\')\nevents.write(\'{"event": "ok", "host\')\n'

@@ -127,12 +127,6 @@ def test_what_ansible_read_when_it_was_imported_cannot_be_other_for_a_child(serv
     os.close(write)
 
 
-def test_where_ansible_cannot_be_imported_a_process_of_its_own_says_why(server, environment, argv, tmp_path):
-    (tmp_path / "ansible").mkdir()
-    (tmp_path / "ansible/__init__.py").write_text("raise ImportError('broken')")
-    assert server.start(argv("true"), {**environment, "PYTHONPATH": str(tmp_path)}, ()) is None
-
-
 def test_a_server_that_is_killed_takes_its_playbooks_along_and_the_next_one_has_a_process_of_its_own(
     server, environment, argv
 ):

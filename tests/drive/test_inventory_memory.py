@@ -1,15 +1,13 @@
 """One run reads its inventory once, and every Ansible process of it sees what it would have read by itself."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from gpusetup.drive.inventory_memory import InventoryMemory, _Reader, _Writer
+from gpusetup.drive.inventory_memory import InventoryMemory
 from tests.lab.process import run
 from tests.modules.stand_ins import write
 from tests.simulated_fleet import SimulatedFleet
@@ -113,26 +111,6 @@ def _without_order(value):
     if isinstance(value, dict):
         return {key: _without_order(item) for key, item in value.items()}
     return sorted(map(_without_order, value), key=repr) if isinstance(value, list) else value
-
-
-def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name():
-    class Away(tzinfo):
-        def utcoffset(self, moment):
-            return timedelta(hours=2 if moment is not None and moment.month == 7 else 1)
-
-        def dst(self, _moment):
-            return timedelta(0)
-
-        def tzname(self, _moment):
-            return "AWAY"
-
-    for month, hours in ((1, 1), (7, 2)):
-        moment = datetime(2026, month, 3, 4, 5, 6, 7, tzinfo=Away())
-        out = io.BytesIO()
-        _Writer(out, 5).dump([moment])
-        (again,) = _Reader(out.getvalue(), None).load()
-        assert (again, again.utcoffset(), again.tzname()) == (moment, timedelta(hours=hours), "AWAY")
-        assert str(again) == str(moment)
 
 
 def test_what_cannot_be_handed_on_is_read_again(inventory, tmp_path, monkeypatch):

@@ -107,15 +107,6 @@ def test_what_others_may_write_is_neither_taken_nor_added_to(place, tmp_path):
     assert list(place().iterdir()) == []
 
 
-def test_old_places_go_when_a_new_one_comes(place, tmp_path):
-    for age in range(6):
-        old = place(f"1.{age}")
-        old.mkdir(parents=True)
-        os.utime(old, (1_700_000_000 + age, 1_700_000_000 + age))
-    filled(place(), tmp_path)
-    assert set(place().parent.iterdir()) == {place(), place("1.5"), place("1.4")}
-
-
 def test_a_large_table_is_parsed_once(tmp_path):
     seen = []
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gpusetup.drive.events import Failure, Track
+from gpusetup.drive.events import Track
 from gpusetup.drive.progress import PlainProgress, watch
 
 
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(monkeypatch, *, failed=False):
+def test_a_long_step_stays_on_one_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     track, out = Track(), Terminal()
@@ -29,29 +29,9 @@ def shown(monkeypatch, *, failed=False):
     host.detail = "python Downloading [bold]" + "x" * 200
     with watch(out, phase="apply") as observer:
         observer.tick(track)
-        if failed:
-            host.failure = Failure("Python environment", "[red]no[/] room", unreachable=False)
-            observer.event({"event": "failed", "host": "lab-t4", "name": "Python environment"}, track)
-    return out.getvalue()
-
-
-def test_a_long_step_stays_on_one_line(monkeypatch):
-    lines = [line for line in shown(monkeypatch).splitlines() if "Downloading" in line]
+    lines = [line for line in out.getvalue().splitlines() if "Downloading" in line]
     assert lines
     assert all("lab-t4" in line and "25 s" in line and "[bold]x" in line and "…" in line for line in lines)
-
-
-def test_before_the_first_host_ansible_starts_and_one_host_is_one(monkeypatch):
-    assert "  1 host, 1 busy, 0 failed" in shown(monkeypatch)
-    with watch(out := Terminal(), phase="facts") as observer:
-        observer.tick(Track())
-    assert "  Ansible starts" in out.getvalue()
-
-
-def test_a_failure_is_said_as_it_is(monkeypatch):
-    text = shown(monkeypatch, failed=True)
-    assert "lab-t4: FAILED Python environment: [red]no[/] room" in text
-    assert "[/]  " not in text
 
 
 def crowd(hosts):

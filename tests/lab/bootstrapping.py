@@ -84,13 +84,10 @@ def user_data(
     repositories: Repositories,
     *words: str,
     source: str = "",
-    simulated: bool = True,
     wish: tuple[str, ...] = WISH,
 ) -> str:
     """User-data for a Debian 12 machine with a T4, its stack from the stand-in repositories."""
-    variables = {**repositories.variables}
-    if simulated:
-        variables["gpusetup_simulated_root"] = SIMULATED_ROOT
+    variables = {**repositories.variables, "gpusetup_simulated_root": SIMULATED_ROOT}
     settings = [word for name, value in variables.items() for word in ("--set", f"{name}={value}")]
     wish = () if "--lock-url" in words else wish
     argv = [

@@ -10,9 +10,7 @@ _CONFIGURATION = stored("slurm_configuration.txt")
 class Slurm:
     """The cluster; commands run on its head."""
 
-    def __init__(self, head: Host, nodes: list[Host], more: str = "", slurmd: str = "") -> None:
-        """`more` lines of slurm.conf; options of slurmd, where -b says that a host boots when slurmd starts: the kernel
-        that lab hosts share has been up for longer."""
+    def __init__(self, head: Host, nodes: list[Host]) -> None:
         self.head, self.nodes = head, nodes
         for host, what in ((head, "slurmctld"), *((node, "slurmd") for node in nodes)):
             host.ssh("apt-get", "-q", "update", timeout=300)
@@ -26,13 +24,13 @@ class Slurm:
             with host.path("/etc/hosts").open("a") as hosts:
                 hosts.write(names)
             host.path("/etc/slurm").mkdir(exist_ok=True)
-            host.path("/etc/slurm/slurm.conf").write_text(_CONFIGURATION.format(head=head.name, nodes=described) + more)
+            host.path("/etc/slurm/slurm.conf").write_text(_CONFIGURATION.format(head=head.name, nodes=described))
             host.path("/etc/slurm/gres.conf").write_text("Name=gpu File=/dev/zero\n")
             host.ssh("mkdir", "-p", "/var/lib/slurm/state", "/var/lib/slurm/slurmd", "/var/log/slurm")
             host.ssh("systemctl", "restart", "munge")
         head.ssh("systemctl", "restart", "slurmctld")
         for node in nodes:
-            node.path("/etc/default/slurmd").write_text(f'SLURMD_OPTIONS="{slurmd}"\n')
+            node.path("/etc/default/slurmd").write_text('SLURMD_OPTIONS=""\n')
             node.ssh("systemctl", "restart", "slurmd")
         for node in nodes:
             self.wait(node, "IDLE")
@@ -43,10 +41,6 @@ class Slurm:
     def state(self, node: Host) -> str:
         """Its state; that it is slow to answer, as on a busy machine, is none."""
         return self.node(node).partition("State=")[2].split()[0].replace("+NOT_RESPONDING", "")
-
-    def queue(self) -> list[str]:
-        """Jobs that wait, run or end, each with its state and name."""
-        return self.head.ssh("squeue", "--noheader", "--format=%T/%j").stdout.split()
 
     def wait(self, node: Host, state: str, seconds: float = 90) -> None:
         until(lambda: self.state(node) == state, f"{node.name} is {state}", seconds, 0.5)

@@ -1,16 +1,14 @@
 """What user-data can say beside the stack: proxy, a private certificate authority, reports, a lock to pull; secrets stay secret."""
 
 import contextlib
-import json
 import secrets
-import socket
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.lab import network
-from tests.lab.bootstrapping import first_boot, served_lock, status, user_data, wait_for_end
+from tests.lab.bootstrapping import first_boot, served_lock, user_data, wait_for_end
 from tests.lab.places import STATE
 from tests.lab.private_site import NAME, private_site
 
@@ -72,15 +70,3 @@ def test_a_private_site_behind_a_proxy_with_reports(lab_hosts, lab_repositories,
     assert token not in host.ssh("journalctl", "--no-pager", "--all", timeout=300).stdout
     assert host.ssh("grep", "-rlF", token, "/etc").stdout.split() == ["/etc/gpusetup/callback.token"]
     assert host.ssh("stat", "-c", "%a %U", "/etc/gpusetup/callback.token").stdout.split() == ["600", "root"]
-
-
-def test_reports_to_a_server_that_never_answers_are_in_nobodys_way(lab_hosts, lab_repositories, bundle):
-    (host,) = lab_hosts(flavour="debian12-cloud", machine="none")
-    with socket.create_server((network.GATEWAY, 0)) as silent:
-        callback = f"http://{network.GATEWAY}:{silent.getsockname()[1]}/reports"
-        first_boot(host, user_data(bundle, lab_repositories, "--callback", callback))
-        end = wait_for_end(host)
-    assert (end["state"], end["ok"]) == ("nothing-to-do", True), end
-    told = json.loads(host.ssh("cloud-init", "status", "--wait", "--format", "json").stdout)
-    assert told["status"] == "done"
-    assert status(host) == end

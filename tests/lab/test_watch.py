@@ -114,16 +114,6 @@ def test_a_host_that_hangs_is_shown_so_and_the_other_goes_on(hosts, lab_inventor
         until(lambda: host.ssh(*reads, check=False).returncode, "the reader ends with its connection", 10)  # noqa: B023
 
 
-def test_a_host_that_is_cut_off_drops_and_comes_back(hosts, lab_inventory, watching):
-    well, drops = hosts
-    watch = watching(lab_inventory(hosts))
-    watch.until(lambda told: all(host["state"] == "live" for host in told.values()))
-    drops.ssh("pkill", "-f", "^sshd: root@notty", check=False)
-    seen = watch.until(lambda told: told[drops.name]["state"] in ("down", "connecting"))
-    assert seen[well.name]["state"] == "live"
-    watch.until(lambda told: told[drops.name]["state"] == "live")
-
-
 def test_a_host_with_another_key_is_not_believed(hosts, lab_inventory, watching, tmp_path):
     first, _ = hosts
     (tmp_path / "known").write_text(

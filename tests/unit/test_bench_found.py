@@ -1,9 +1,9 @@
-"""What a benchmark found: bounds of figures and of ratios, and the table."""
+"""What a benchmark found: bounds of figures and of ratios."""
 
 import pytest
 
 from bench import __main__ as bench
-from bench.found import Found, Row, records, table
+from bench.found import Found, Row, records
 
 FAST = Row(what="asking", value=90.0, unit="ms", plain=10.0, bound=10, of="ratio")
 SLOW = Row(what="telling", value=120.0, unit="ms", plain=10.0, bound=10, of="ratio")
@@ -24,14 +24,6 @@ ALONE = Row(what="memory", value=30.0, unit="MB", bound=60)
 def test_a_bound_is_kept_or_missed(row, kept):
     assert row.kept is kept
     assert Found(rows=(row,)).missed is (kept is False)
-
-
-def test_the_table_leaves_out_what_no_row_has():
-    assert table(Found(rows=(ALONE,))).splitlines()[0] == "| what | measured | bound |"
-    first, _, fast, slow = table(Found(plain="python", rows=(FAST, SLOW))).splitlines()
-    assert first == "| what | measured | python | ratio | bound |"
-    assert fast == "| asking | 90 ms | 10 ms | 9.00 | at most 10 times: kept |"
-    assert slow.endswith("at most 10 times: **missed** |")
 
 
 def test_what_is_recorded_says_of_itself_what_its_benchmark_says():

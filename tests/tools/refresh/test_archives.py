@@ -55,13 +55,6 @@ def test_a_manifest_that_contradicts_its_name_is_left_out(site, ask, change, sai
     assert said in " ".join(found.told)
 
 
-def test_what_is_listed_and_not_there_yet_is_left_out(site, ask):
-    listing(site, "/cuda/", f"redistrib_{NEW}.json")
-    found, failed = ask("cuda")
-    assert failed == {}
-    assert "it is listed, so it may come in some minutes" in " ".join(found.told)
-
-
 def test_a_manifest_that_breaks_off_is_left_out(site, ask):
     manifest(site, "cuda", NEW)
     kind, body = site.bodies[f"/cuda/redistrib_{NEW}.json"]
@@ -92,19 +85,6 @@ def test_a_new_minor_waits_for_a_person(site, ask):
     found, _failed = ask("cuda")
     assert row_of(found, "cuda", "14.0.0") is None
     assert "14.0 is new" in " ".join(found.told)
-
-
-def test_an_old_copy_is_said(site, ask):
-    manifest(site, "cuda", "13.0.2")
-    found, _failed = ask("cuda")
-    assert "may be an old copy" in " ".join(found.told)
-
-
-def test_a_login_page_is_no_list(site, ask):
-    site.bodies["/cuda/"] = ("text/html", b"<html><form action=login></form></html>")
-    found, failed = ask("cuda")
-    assert "is it a login page?" in str(failed["cuda"])
-    assert found.documents == documents()
 
 
 def test_links_that_lead_elsewhere_are_not_followed(site, ask):

@@ -188,14 +188,6 @@ def test_one_bad_release_leaves_the_others(site, data, capsys):
     assert row(data, "vllm", "0.32.0")["sources"] == ["index"]
 
 
-def test_a_wheel_of_another_version_is_no_evidence(site, data, capsys):
-    captured(site)
-    other = wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")})
-    site.bodies[f"/files/{VLLM}"] = ("application/zip", other)
-    assert collect(site, data, "vllm") == 6
-    assert "of another version: 0.1" in capsys.readouterr().err
-
-
 def test_files_with_hostile_names_are_left_out(site, data, capsys):
     listed = captured(site)
     bad = [
@@ -221,13 +213,6 @@ def test_the_html_form_is_read_where_a_mirror_has_no_other(site, data, capsys):
     assert "nothing differs" in capsys.readouterr().out
 
 
-def test_what_passes_is_asked_again(site, data):
-    captured(site)
-    site.status["/simple/vllm/"] = [503, 429]
-    assert collect(site, data, "vllm") == 0
-    assert site.asked.count("/simple/vllm/") == 3
-
-
 def test_a_release_that_is_gone_keeps_its_row(site, data, capsys):
     site.package("vllm", *[item for item in captured(site) if "0.32" not in item["filename"]])
     assert collect(site, data, "vllm", "--write") == 0
@@ -246,32 +231,10 @@ def test_a_name_that_is_none_of_ours(site, data, capsys, word, words):
     assert site.asked == []
 
 
-def test_an_address_that_is_none(data, capsys):
-    assert main(["vllm", "--index", "file:///srv/index"], data) == 3
-    assert "begins with http:// or https://" in capsys.readouterr().err
-
-
 def test_logins_are_not_told(site, data, capsys):
     assert main(["vllm", "--index", site.index.replace("//", "//me:secret@")], data) == 6
     told = capsys.readouterr()
     assert "secret" not in told.out + told.err
-
-
-def test_what_was_left_out_before_is_not_looked_at_again(site, data, capsys):
-    bad = "Requires-Dist: torch>=1.9.*"
-    old = site.file("vllm-0.0.9-py3-none-any.whl", b"", metadata("vllm", "0.0.9", bad), **{"upload-time": "2023-01-01"})
-    day = {"upload-time": "2026-11-01"}
-    late = site.file("vllm-0.31.9-py3-none-any.whl", wheel({}), metadata("vllm", "0.31.9"), **day)
-    site.package("vllm", *captured(site), old, late)
-    assert collect(site, data, "vllm") == 9
-    told = capsys.readouterr()
-    assert "+ 0.31.9: " in told.out
-    assert "0.0.9" not in told.out + told.err
-
-    site.package("vllm", *captured(site), old | {"upload-time": "2026-11-23"})
-    assert collect(site, data, "vllm") == 6
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("  ! 0.0.9: its metadata has a requirement that cannot be read: ")
 
 
 # --- torch ----------------------------------------------------------------------------------------------------------

@@ -195,10 +195,3 @@ def test_rows_that_break_a_lint_are_refused_with_their_source(data, refresh, tmp
     assert code == 3
     assert "NVIDIA's archives of cuDNN says cannot be: 9.99" in err
     assert "9.99.0.7" not in (data / "cudnn.json").read_text()
-
-
-@pytest.mark.parametrize("words", [("cudas",), ("--from", "cudas=/srv")])
-def test_a_source_that_nobody_knows_is_told(refresh, words):
-    code, _out, err = refresh(*words)
-    assert code == 3
-    assert "drivers, cuda" in err

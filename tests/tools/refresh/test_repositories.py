@@ -68,13 +68,6 @@ def test_what_is_no_index_is_a_fault_with_a_name(site, ask, name, body):
     assert found.documents == documents()
 
 
-def test_no_repository_at_all_is_unreachable(ask):
-    found, failed = ask("repositories")
-    assert f"{DEB}: " in str(failed["repositories"])
-    assert f"{RPM}: " in str(failed["repositories"])
-    assert found.documents == documents()
-
-
 def test_a_list_that_grows_without_end_is_refused(site, ask, monkeypatch):
     monkeypatch.setattr(repositories, "_LIST", 1 << 16)
     apt(site, DEB, {"bash": "1-1" + "0" * (1 << 18)})

@@ -1,7 +1,5 @@
 """What a package index brings: wheels of cuDNN and CuPy, patches of torch with their builds, packages above them."""
 
-import json
-
 import pytest
 
 from tests.replay import metadata
@@ -153,11 +151,3 @@ def test_packages_above_are_taken_one_by_one(site, ask):
     before = documents()[f"frameworks/{name}"]["releases"]
     after = [item for item in found.rows(f"frameworks/{name}", "releases") if item["version"] != new]
     assert [item["version"] for item in after] == [item["version"] for item in before]
-
-
-@pytest.mark.parametrize("body", [b"{", b'{"meta": {"api-version": "9"}, "files": []}', json.dumps([]).encode()])
-def test_a_list_of_files_that_is_none_changes_nothing(site, ask, body):
-    site.bodies["/simple/torch/"] = ("application/vnd.pypi.simple.v1+json", body)
-    found, failed = ask("torch")
-    assert set(failed) == {"torch"}
-    assert found.documents == documents()
