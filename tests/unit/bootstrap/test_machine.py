@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -146,38 +147,21 @@ DONE = replace(NEW, state="done", doing="", lock="aaaa")
 CONFIG = Config(source="http://x", manifest_sha256="", lock_url="http://x/l", lock_sha256="aaaa")
 
 
-class Machine:
-    """Stands for a machine: what was run on it, what is on record."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-        self.record: list[Status] = [DONE]
-        self.ran: list[str] = []
-        machine = self
-
-        class Acting:
-            def __init__(self, *_: object) -> None: ...
-
-            def prepare(self) -> None: ...
-
-            def finish(self, _: Status) -> None: ...
-
-            def perform(self, status: Status) -> Outcome:
-                machine.ran.append(status.state)
-                if status.state == "applying":
-                    return Outcome("reboot", reasons=("another driver is loaded",))
-                return Outcome("ok")
-
-        monkeypatch.setattr(run, "Effects", Acting)
-        monkeypatch.setattr(run, "HOME", tmp_path)
-        monkeypatch.setattr(run, "boot_id", lambda: "b1")
-        monkeypatch.setattr(run, "load", lambda: self.record[-1])
-        monkeypatch.setattr(run, "save", self.record.append)
-        monkeypatch.setattr(run, "RESERVE", tmp_path / "reserve")
-
-
 def test_a_machine_in_use_is_brought_to_its_lock_and_not_rebooted(monkeypatch, tmp_path):
-    machine = Machine(monkeypatch, tmp_path)
+    record, ran = [DONE], []
+
+    def perform(status: Status) -> Outcome:
+        ran.append(status.state)
+        return Outcome("reboot", reasons=("another driver is loaded",)) if status.state == "applying" else Outcome("ok")
+
+    acting = Mock(perform=perform, **{"prepare.return_value": None, "finish.return_value": None})
+    monkeypatch.setattr(run, "Effects", lambda *_: acting)
+    monkeypatch.setattr(run, "HOME", tmp_path)
+    monkeypatch.setattr(run, "boot_id", lambda: "b1")
+    monkeypatch.setattr(run, "load", lambda: record[-1])
+    monkeypatch.setattr(run, "save", record.append)
+    monkeypatch.setattr(run, "RESERVE", tmp_path / "reserve")
     status = run.bootstrap(CONFIG, print)
-    assert machine.ran == ["waiting", "fetching", "applying"]
+    assert ran == ["waiting", "fetching", "applying"]
     assert (status.state, status.reboots) == ("pending-reboot", ())
     assert "another driver is loaded" in message(status)

@@ -1,7 +1,11 @@
-"""Known vulnerabilities: which releases have one, which end it, what is chosen and said because of it."""
+"""Known vulnerabilities: which releases have one, which end it, what is chosen and said because of it; people's own records."""
+
+import json
 
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import page, rows
+from gpusetup.model.request import Request
+from gpusetup.resolve.api import resolve
 from tests.property.test_command_line import run
 
 MATRIX = Matrix()
@@ -32,3 +36,18 @@ def test_the_table_is_narrowed_and_says_when_nothing_is_left():
     assert run(["matrix", "cve", "driver", "580.95.05"])[0] == 0
     assert run(["matrix", "cve", "--driver", "580.178.04"])[0] == 4
     assert run(["matrix", "cve", "--gpu", "h100"])[0] == 3
+
+
+def test_an_added_driver_is_one_more_and_is_chosen(tmp_path):
+    document = {
+        "schema": "gpusetup/matrix-driver/1",
+        "sources": {"ours": {"title": "our own qualification"}},
+        "versions": [{"version": "580.999.01", "branch": 580, "sources": ["ours"], "confidence": "vendor"}],
+    }
+    (tmp_path / "driver.more.json").write_text(json.dumps(document))
+    ours = Matrix(tmp_path)
+    assert len(ours.driver.versions) == len(MATRIX.driver.versions) + 1
+    assert (ours.driver.branches, ours.digest != MATRIX.digest) == (MATRIX.driver.branches, True)
+    stack = resolve(Request(driver="580.999.01"), ours).stack
+    assert stack.driver is not None
+    assert stack.driver.version == "580.999.01"

@@ -32,14 +32,10 @@ def resolved(*words, **about):
     return resolve(Request(requirements=parse_requirements(list(words)), **about), matrix())
 
 
-def changes(component, facts, wish=None, settings=None):
+def changes(component, facts, wish=None):
     parts = {component.name: wish} if wish else {}
-    wanted = Wanted(stack=Stack(), packages=None, settings=settings or Settings(), manage_driver=False, parts=parts)
+    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False, parts=parts)
     return list(component.actions(judge.judged(facts), wanted))
-
-
-def preview(candidates):
-    return msgspec.convert({"findings": [], "candidates": candidates}, Preview)
 
 
 def answer(packages, *extra):
@@ -52,7 +48,7 @@ def answer(packages, *extra):
         )
     for name, version in extra:
         offered.setdefault(name, []).append({"version": version, "size": 1000, "transitional": False, "source": "lab"})
-    return preview(offered)
+    return msgspec.convert({"findings": [], "candidates": offered}, Preview)
 
 
 def drafted(planner, facts, settings, offers):

@@ -15,12 +15,6 @@ def bare(name="ubuntu24.04-rtx4090-open", **packages):
     return host(name, driver=None, packages=packages, containers=HERE)
 
 
-def plan(facts=None, version="1.20.1-1", **more):
-    offered = nvidia_ubuntu.candidates | dict.fromkeys(TOOLKIT.packages, (Offer(version=version),))
-    settings = Settings(**{"containers": ("docker",), **more})
-    return planner.second(facts or bare(), settings, Preview(candidates=offered)).plan
-
-
 def asks(facts, **more):
     return planner.first(facts, Settings(containers=("docker",), **more)).ask
 
@@ -40,6 +34,8 @@ def test_its_public_repository_is_not_asked_beside_a_mirror_or_where_the_host_ha
 
 
 def test_when_to_restart_reaches_the_role_and_is_no_other_wish():
-    plans = [plan(containers_restart=when) for when in ("idle", "always")]
+    offered = nvidia_ubuntu.candidates | dict.fromkeys(TOOLKIT.packages, (Offer(version="1.20.1-1"),))
+    wishes = [Settings(containers=("docker",), containers_restart=when) for when in ("idle", "always")]
+    plans = [planner.second(bare(), wish, Preview(candidates=offered)).plan for wish in wishes]
     assert [plan.variables.gpu_container_restart for plan in plans] == ["idle", "always"]
     assert plans[0].lock.key == plans[1].lock.key

@@ -1,4 +1,4 @@
-"""What differs from the last apply: one record, one host, one thing changed at a time."""
+"""What differs from the last apply: one record, one host, one thing changed at a time; no advice to apply where apply refuses."""
 
 from typing import Any
 
@@ -6,14 +6,18 @@ import msgspec
 import pytest
 
 from gpusetup.cli.drift import _compared, drift_text
+from gpusetup.cli.main import main
 from gpusetup.cli.remove import removal_text
+from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Initramfs, LoadedModule, Python, Service
 from gpusetup.model.facts_machine import ModuleFile
 from gpusetup.model.lifecycle import Drift, HostRemoval, Removed, Trouble
 from gpusetup.plan.lifecycle import differences, pending_reboot, removal_of
-from tests.hosts.machines import changed
+from gpusetup.plan.preflight import apply_refused
+from gpusetup.resolve.api import resolve
+from tests.hosts.machines import HOSTS, changed, machine
 from tests.records import record
-from tests.unit.plan.conftest import host
+from tests.unit.plan.conftest import DRIVER, host, planner
 
 VERSION = "580.95.05"
 NOUVEAU = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -150,3 +154,28 @@ def test_what_no_apply_touches_is_for_a_person_and_names_no_command():
     assert (stray in text, "by hand: ask dpkg -S" in text, "gpusetup apply" in text) == (True, True, False)
     beside = _compared(changed(facts, driver=driver, packages={"held": ("nvidia-utils",)}), "a", "hosts.ini")
     assert beside.mend.startswith("gpusetup apply")
+
+
+WSL, VGPU = "ubuntu22.04-wsl-refused", "ubuntu22.04-l4vgpu-grid"
+CONTAINER, TWO = "debian12-t4-container-refused", "ubuntu24.04-gtx1080ti-rtx5090-nostack"
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "said"), [(WSL, "GS-322", "driver of Windows"), (VGPU, "GS-323", "vGPU"), (TWO, "GS-210", "")]
+)
+def test_nobody_is_told_to_apply_where_apply_refuses(name, reference, said, capsys):
+    refusal = apply_refused(machine(name), matrix(), resolve)
+    assert (refusal.reference, said in refusal.message) == (reference, True)
+    if name != WSL:  # no GPU is on PCI there: drift has nothing to compare
+        compared = _compared(machine(name), "localhost", None)
+        assert (compared.state, compared.mend, compared.refusals[0].reference) == ("not-applied", "", reference)
+    assert planner.first(machine(name), DRIVER).plan.state == "refused"
+    main(["doctor", "--root", str(HOSTS / name / "root")])
+    assert "gpusetup apply" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["ubuntu24.04-rtx4090-open", "ubuntu24.04-h200x8-keep", CONTAINER])
+def test_other_machines_are_told_to_apply_and_a_container_without_a_driver_is_sent_to_its_host(name):
+    assert apply_refused(machine(name), matrix(), resolve) is None
+    alone = apply_refused(machine(name, driver=None), matrix(), resolve)
+    assert (alone is not None and "host that starts the container" in alone.hint) is (name == CONTAINER)

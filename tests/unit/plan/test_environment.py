@@ -10,42 +10,25 @@ from gpusetup.model.settings import HashedLines
 from gpusetup.model.stack import MatrixStamp
 from tests.unit.plan.conftest import asked, drafted, host, nvidia_ubuntu, planner, resolved
 
-LINE = "torch==2.14.1"
-
-
 bare = host("ubuntu24.04-h200-keep")
-
-
-def planned(planner, facts, **about):
-    plan = planner.first(facts, asked(LINE, **about)).plan
-    todo = [action.what for action in plan.actions if action.kind == "python"]
-    return tuple(plan.variables.gpu_python_requirements or ()), todo
 
 
 def test_hashes_of_a_lock_hold_whatever_its_limits_are():
     """A host may keep another driver than the one that the lock was made for."""
     hashed = ("torch==2.14.1 --hash=sha256:aa", "nvidia-nvjitlink==13.2.86 --hash=sha256:bb")
-    lines = (LINE, "cuda-bindings<13.3", "nvidia-nvjitlink<13.3")
+    lines = ("torch==2.14.1", "cuda-bindings<13.3", "nvidia-nvjitlink<13.3")
     locked = HashedLines(lines=lines, hashed=hashed, python="3.12", arch="x86_64")
-    assert planned(planner, bare, hashed=(locked,))[0] == hashed
-
-
-def sized(facts, wish):
-    """Plan a wish whose packages are five megabytes; return the plan and its text."""
-    draft = drafted(planner, facts, asked(wish), nvidia_ubuntu)
-    plan = planner.third(draft, Preview(transaction=PreviewTransaction(download_bytes=5_000_000)))
-    return plan, plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
+    plan = planner.first(bare, asked(lines[0], hashed=(locked,))).plan
+    assert plan.variables.gpu_python_requirements == hashed
 
 
 def test_what_nobody_measured_is_said():
-    plan, text = sized(bare, "torch==2.6.*+cu124")
+    draft = drafted(planner, bare, asked("torch==2.6.*+cu124"), nvidia_ubuntu)
+    plan = planner.third(draft, Preview(transaction=PreviewTransaction(download_bytes=5_000_000)))
+    text = plan_text(Plan(matrix=MatrixStamp(date="d", digest="x"), hosts={"a": plan}))
     assert plan.download_bytes is plan.wheel_bytes is None
     assert [text for text in plan.warnings if "the size of torch==2.6.0 is not known" in text]
     assert "5 MB of packages, and Python packages of unknown size" in text
-
-
-def caps(*words, driver=None):
-    return compiler_caps(resolved(*words, gpus=("h100",), driver=driver).stack, matrix(), toolkit=False)
 
 
 def below(limit, *names):
@@ -75,7 +58,8 @@ COMPILER = ("nvidia-cuda-crt", "nvidia-cuda-nvcc")
     ],
 )  # fmt: skip
 def test_the_driver_decides_the_limit(words, driver, expected):
-    assert caps(*words.split(), driver=driver) == expected
+    stack = resolved(*words.split(), gpus=("h100",), driver=driver).stack
+    assert compiler_caps(stack, matrix(), toolkit=False) == expected
 
 
 def test_the_part_of_the_toolkit_that_floats_beside_cupy_is_limited_where_it_comes_as_wheels():

@@ -61,26 +61,19 @@ OFFERED = answer(
 )
 
 
-def suse(*, system="opensuse-leap", version="15.6", kernel=KERNEL):
-    return host(
-        "rocky9-a100-open", driver=None, secure_boot=False, kernel={"running": kernel, "next": kernel},
-        os={"id": system, "version_id": version, "name": "SUSE", "family": "suse"},
+@pytest.mark.parametrize(("driver", "names", "goes"), stored_rows("headers-that-go.json"))
+def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes):
+    settings = asked(f"driver=={driver}")
+    facts = host(
+        "rocky9-a100-open", driver=None, secure_boot=False, kernel={"running": KERNEL, "next": KERNEL},
+        os={"id": "opensuse-leap", "version_id": "15.6", "name": "SUSE", "family": "suse"},
         packages={"manager": "zypper", "installed": {}, "sources": ()},
     )  # fmt: skip
-
-
-def planned(facts, driver):
-    settings = asked(f"driver=={driver}")
     draft = planner.first(facts, settings)
     assert (draft.stage, draft.ask.gpu_package_manager) == ("offers", "zypper"), draft.plan.refusals
     plan = planner.second(facts, settings, OFFERED).plan
     assert not plan.refusals, plan.refusals
-    return plan.variables
-
-
-@pytest.mark.parametrize(("driver", "names", "goes"), stored_rows("headers-that-go.json"))
-def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes):
-    variables = planned(suse(), driver)
+    variables = plan.variables
     assert [str(package) for package in variables.gpu_driver_packages] == names.split()
     for name in goes.split():
         assert versions.matches(name, variables.gpu_packages_remove), name

@@ -148,25 +148,14 @@ def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(module
     assert planner.first(changed(facts, dkms=(built,)), asked("driver", source="distro", module=module)).stage == stage
 
 
-SAID = "({}) works only with the proprietary kernel modules"
-
-
-@pytest.fixture
-def machine(tmp_path):
-    """Make a machine with a working-looking 580 driver, open modules, and another GPU than those drive."""
-
-    def make(device="0x1db6"):
-        root = tmp_path / "root"
-        shutil.copytree(HEALTHY, root, symlinks=True)
-        (root / "sys/bus/pci/devices/0000:00:06.0/device").write_text(f"{device}\n", encoding="ascii")
-        return captured(root, matrix_lookup(matrix()))
-
-    return make
-
-
 @pytest.mark.parametrize(("device", "architecture"), [("0x1db6", "Volta"), ("0x15f8", "Pascal"), ("0x1401", "Maxwell")])
-def test_resolve_plan_and_doctor_say_the_same(machine, device, architecture):
-    look, said = machine(device), SAID.format(architecture)
+def test_resolve_plan_and_doctor_say_the_same(tmp_path, device, architecture):
+    """On a machine with a working-looking 580 driver, open modules, and another GPU than those drive."""
+    root = tmp_path / "root"
+    shutil.copytree(HEALTHY, root, symlinks=True)
+    (root / "sys/bus/pci/devices/0000:00:06.0/device").write_text(f"{device}\n", encoding="ascii")
+    look = captured(root, matrix_lookup(matrix()))
+    said = f"({architecture}) works only with the proprietary kernel modules"
     answer = resolve(request_for(look.facts, DRIVER), matrix())
     assert (answer.stack.driver.module, answer.stack.driver.installed) == ("proprietary", False)
     assert any(said in reason.text for reason in answer.reasons)

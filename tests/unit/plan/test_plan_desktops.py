@@ -12,8 +12,6 @@ from tests.records import lock_of
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 WISH = DesktopsWish(users=("alice", "bob"))
-
-
 RTX = "ubuntu24.04-rtx4090-open"
 DISTRIBUTION = [
     "novnc", "websockify", "mesa-utils", "xauth", "tigervnc-standalone-server", "tigervnc-tools", "openbox", "xterm",
@@ -21,21 +19,15 @@ DISTRIBUTION = [
 UNIT = "gpusetup-desktop-of-alice.service"
 
 
-def planned(*offered, **more):
-    offers = answer(catalog.ubuntu(), *((name, "1.0") for name in (*DISTRIBUTION, *offered)))
-    settings = asked("driver", desktops=changed(WISH, **more))
-    return planner.second(host(RTX, driver=None), settings, offers).plan
-
-
-def names(plan):
-    return [package.name for package in plan.variables.gpu_desktop_packages]
-
-
 def test_turbovnc_is_taken_where_a_repository_has_it():
-    plan = planned("virtualgl", "turbovnc", "startxfce4", session="startxfce4")
-    assert names(plan) == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
-    (packages,) = (action for action in plan.actions if action.id == "install-desktops")
-    assert packages.why == "VNC by TurboVNC, which a repository here has"
+    names = (*DISTRIBUTION, "virtualgl", "turbovnc", "startxfce4")
+    offers = answer(catalog.ubuntu(), *((name, "1.0") for name in names))
+    settings = asked("driver", desktops=changed(WISH, session="startxfce4"))
+    plan = planner.second(host(RTX, driver=None), settings, offers).plan
+    packages = [package.name for package in plan.variables.gpu_desktop_packages]
+    assert packages == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
+    (install,) = (action for action in plan.actions if action.id == "install-desktops")
+    assert install.why == "VNC by TurboVNC, which a repository here has"
 
 
 def recorded(facts, active="active"):

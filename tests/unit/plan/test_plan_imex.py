@@ -37,13 +37,9 @@ def test_what_is_no_domain_is_refused(value, hint):
         wish(value)
 
 
-def planned(planner, offers):
-    facts = machine("ubuntu24.04-rtx4090-open", driver=None)
-    return planner.second(facts, asked("driver", imex=ImexWish(nodes=NODES)), offers).plan
-
-
 def test_the_package_is_of_the_driver_s_version_and_no_fabric_manager_comes():
-    newest = planned(planner, nvidia_ubuntu)
+    facts = machine("ubuntu24.04-rtx4090-open", driver=None)
+    newest = planner.second(facts, asked("driver", imex=ImexWish(nodes=NODES)), nvidia_ubuntu).plan
     assert (newest.refusals, newest.variables.gpu_fabric_services) == ((), ())
     (imex,) = newest.variables.gpu_fabric_packages
     assert (imex.name, imex.version.startswith(newest.stack.driver.version)) == ("nvidia-imex", True)

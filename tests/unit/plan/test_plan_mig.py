@@ -20,8 +20,6 @@ from tests.refusals import refused
 from tests.unit.plan.conftest import changes, host
 
 _HOST = "ubuntu24.04-h200x2-keep"
-
-
 _OWN = tuple(
     MigProfile(name=name, total=total, starts=starts, size=size)
     for name, total, starts, size in (("1g.18gb", 7, (*range(7),), 1), ("3g.71gb", 2, (0, 4), 4), ("7g.141gb", 1, (0,), 8))
@@ -39,18 +37,18 @@ def layouts(facts, value, driver="580.159.04"):
     return found.wish, found.notes
 
 
-def cut(facts, *instances, mode="Enabled", pending=None):
+def cut(facts, *instances, mode="Enabled"):
     there = tuple(MigInstance(profile=name, start=place, compute=(name,)) for place, name in enumerate(instances))
     slices = Slices(instances=there, profiles=_OWN) if mode else None
-    gpus = (changed(gpu, mig=mode, mig_pending=pending or mode, slices=slices) for gpu in facts.gpus)
+    gpus = (changed(gpu, mig=mode, mig_pending=mode, slices=slices) for gpu in facts.gpus)
     return changed(facts, gpus=tuple(gpus))
 
 
-def recorded(facts, *, found=None, wanted=None):
+def recorded(facts, *, wanted=None):
     """The first GPU is on record: what it was, and what an apply made of it."""
     address = facts.gpus[0].address
     wanted = {} if wanted is None else {address: MigCut(enabled=True, instances=wanted)}
-    return changed(facts, state=HostRecord(mig=RecordedMig(found={address: found}, wanted=wanted)))
+    return changed(facts, state=HostRecord(mig=RecordedMig(found={address: None}, wanted=wanted)))
 
 
 @pytest.mark.parametrize(

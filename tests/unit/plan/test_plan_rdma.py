@@ -16,14 +16,13 @@ from tests.lab.repository import catalog
 from tests.refusals import refused
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
-NEW, OLD = "6.8.0-60-generic", "5.15.0-100-generic"
-
+NEW = "6.8.0-60-generic"
 INBOX = [(name, "44.0-2") for name in matrix().rdma.packages[0].packages]
 OPEN, CLOSED = Driver("580.95.05", "open"), Driver("580.95.05", "proprietary")
 TABLE = matrix().rdma
 
 
-def machine(host, kernel="6.8.0-60-generic", **changes):
+def machine(kernel=NEW, **changes):
     return host("ubuntu24.04-h200-keep", kernel={"next": kernel}, **changes)
 
 
@@ -42,7 +41,7 @@ def machine(host, kernel="6.8.0-60-generic", **changes):
     ],
 )
 def test_dma_buf_comes_before_nvidia_peermem(kernel, driver, stack, peer_memory, way, says):
-    facts = machine(host, kernel, rdma=Rdma(peer_memory=peer_memory))
+    facts = machine(kernel, rdma=Rdma(peer_memory=peer_memory))
     found = memory_way(facts, driver, "auto", stack, TABLE)
     assert (found.name, says in found.why) == (way, True), found.why
 
@@ -57,7 +56,7 @@ def test_dma_buf_comes_before_nvidia_peermem(kernel, driver, stack, peer_memory,
 )
 def test_a_way_that_is_asked_for_and_cannot_be_is_refused(asked, driver, stack, hint):
     with refused(PreflightError, "GS-382", hint=hint):
-        memory_way(machine(host), driver, asked, stack, TABLE)
+        memory_way(machine(), driver, asked, stack, TABLE)
 
 
 def planned(offered=tuple(INBOX), facts=(), **wishes):
@@ -97,16 +96,13 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(wishes, reference,
         planned(**{"offered": (), **wishes})
 
 
-def recorded(setup):
-    texts = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
-    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items() if text is not None}
-    return HostRecord(files={path: RecordedFile(sha256=digest) for path, digest in digests.items()})
-
-
 def test_what_is_there_changes_nothing_and_what_is_no_longer_asked_for_goes():
     setup = GpuDirect(stack="inbox", memory="dma-buf", storage="p2pdma", modules=("ib_ipoib",))
     ready = Storage(p2pdma=True, multipath=False, registry=gpudirect.REGISTRY, use_pci_p2pdma=True)
-    facts = host("ubuntu24.04-h200-keep", state=recorded(setup), storage=ready)
+    texts = gpudirect.files(setup.stack, setup.modules, setup.storage == "p2pdma")
+    digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items() if text is not None}
+    record = HostRecord(files={path: RecordedFile(sha256=digest) for path, digest in digests.items()})
+    facts = host("ubuntu24.04-h200-keep", state=record, storage=ready)
     assert changes(RDMA, facts, setup) == []
     (gone,) = changes(RDMA, facts)
     assert (gone.id, gone.reboot) == ("file-rdma", True)

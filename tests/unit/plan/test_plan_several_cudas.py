@@ -21,8 +21,8 @@ ROOTS = tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor
 RTX = machine("ubuntu24.04-rtx4090-open", driver=None)
 
 
-def plan(facts, settings=WISH):
-    plan = planner.second(facts, settings, nvidia_ubuntu).plan
+def plan(facts):
+    plan = planner.second(facts, WISH, nvidia_ubuntu).plan
     assert plan.refusals == ()
     return plan
 

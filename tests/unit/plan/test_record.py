@@ -10,8 +10,6 @@ from gpusetup.errors import PreflightError
 from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Apply, HostRecord, Verified
-from gpusetup.model.request import Requirement
-from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
@@ -94,24 +92,13 @@ STACK = {
 }  # fmt: skip
 
 
-def applied(stack, *, manages=True):
-    wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
-    lock = {"schema": SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}
-    return changed(keep, state=record({"lock": lock}))
-
-
-def chosen(*wishes, upgrade=False, manages=True):
-    return resolve(
-        request_for(applied(STACK, manages=manages), Settings(requirements=wishes, upgrade=upgrade)), matrix()
-    )
-
-
-TORCH = Requirement(component="torch")
-
-
 @pytest.mark.parametrize(("manages", "version"), [(True, "620.70.06"), (False, keep.driver.version)])
 def test_upgrade_moves_a_driver_of_ours_and_keeps_one_that_was_there(manages, version):
-    assert chosen(TORCH, upgrade=True, manages=manages).stack.driver.version == version
+    wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
+    lock = {"schema": SCHEMA, "key": "another matrix", "stack": STACK, "wanted": wanted}
+    facts = changed(keep, state=record({"lock": lock}))
+    chosen = resolve(request_for(facts, asked("torch", upgrade=True)), matrix())
+    assert chosen.stack.driver.version == version
 
 
 @pytest.mark.parametrize("dev", [False, True])

@@ -13,9 +13,7 @@ from gpusetup.model.applied import Verified
 from gpusetup.model.facts import Containers, Service
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.request import Requirement
-from gpusetup.model.settings import (
-    Settings,
-)
+from gpusetup.model.settings import Settings
 from gpusetup.plan.lifecycle import choose
 from tests.hosts.machines import changed
 from tests.records import lock_of, record
@@ -72,11 +70,9 @@ def test_a_licence_comes_back_with_the_same_token_alone():
     assert [action.what for action in plan.actions] == ["no longer license the vGPU"]
 
 
-def old(identity, version="580", verdict="pass", *, simulated=False, **wanted):
-    verified = None if verdict is None else Verified(verdict=verdict, simulated=simulated)
-    lock = lock_of(driver=version)
-    lock = changed(lock, wanted={"packages": None, "manage_driver": False, **wanted}) if wanted else lock
-    return Past(id=identity, lock=lock, packages={"nvidia": version}, verified=verified, simulated=simulated)
+def old(identity, version="580", verdict="pass"):
+    lock, verified = lock_of(driver=version), Verified(verdict=verdict)
+    return Past(id=identity, lock=lock, packages={"nvidia": version}, verified=verified)
 
 
 def test_the_last_that_verified_and_is_another_one():

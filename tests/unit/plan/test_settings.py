@@ -1,17 +1,18 @@
-"""Wishes from the command line, gpusetup.toml and the inventory, laid over each other, and what options make of a rollout."""
+"""Wishes from the command line, gpusetup.toml and the inventory, laid over each other, what options make of a rollout, and each of one component."""
 
 from contextlib import nullcontext, suppress
 
 import pytest
 
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import Apply, HostRecord
+from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.plan import Plan
-from gpusetup.model.settings import DesktopsWish
+from gpusetup.model.settings import AppliedWanted, DesktopsWish, Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.settings import KNOWN, PREFIX, read_level, settings_for
-from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.batches import batches
 from gpusetup.rollout.looks import Rollout, _first, _strangers, _with_own_driver
 from gpusetup.rollout.options import Planning
@@ -25,12 +26,8 @@ def level(**values):
     return read_level({PREFIX + name: value for name, value in values.items()}, "host a", prefix=PREFIX)
 
 
-def wishes(host, file=None, line=()):
-    return settings_for(host, file or {}, {}, parse_requirements(list(line)))
-
-
-def texts(settings):
-    return [str(item) for item in settings.requirements]
+def wishes(host):
+    return settings_for(host, {}, {}, ())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +36,7 @@ def texts(settings):
      ("2.7.1+cu128", "torch==2.7.1+cu128"), ("latest", "torch==latest"), (True, "torch"), (2.6, "torch==2.6.*")],
 )  # fmt: skip
 def test_versions_as_people_write_them(value, text):
-    assert texts(wishes(level(torch=value))) == [text]
+    assert [str(item) for item in wishes(level(torch=value)).requirements] == [text]
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -175,3 +172,16 @@ def test_only_the_host_that_a_plan_was_made_for_is_changed_by_it(wish, kernel, s
     with nullcontext() if carried_out else refused(BadInputError, "GS-411"):
         draft = _first(planner, rollout, "a", Planning(made=plan))
         assert (draft.stage, draft.plan) == ("transaction", made)
+
+
+DERIVED = {"requirements", "hashed", "vgpu_token_sha256", "proxy", "policy"}
+"""Settings that nobody writes: what follows from others, from the lock, or from the inventory."""
+
+
+def test_every_setting_group_of_packages_and_wish_on_record_is_of_one():
+    assert set(KNOWN) - {"components"} == set(Settings.__struct_fields__) - DERIVED
+    of_packages = {name for name, kind in PackageSet.__annotations__.items() if kind == tuple[Package, ...]}
+    assert sorted(name for component in COMPONENTS for name in component.packages) == sorted(of_packages)
+    kept = [component.kept for component in COMPONENTS if component.kept]
+    of_the_stack = {"packages", "manage_driver", "requirements", "interpreter", "adopted", "services", "settings"}
+    assert sorted(kept) == sorted(set(AppliedWanted.__struct_fields__) - of_the_stack)

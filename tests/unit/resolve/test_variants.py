@@ -3,7 +3,6 @@
 import copy
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -28,10 +27,6 @@ HOSTS = {
 }
 
 
-def choice(values: Any) -> list[str]:
-    return ordered(TOY, TOY["variants"], values)
-
-
 @pytest.fixture(params=HOSTS)
 def host(request, tmp_path, monkeypatch):
     """A captured machine that stands for this one."""
@@ -44,7 +39,7 @@ def host(request, tmp_path, monkeypatch):
 def test_the_reference_chooses_what_we_choose_on_each_machine(host, capsys):
     best = get_variants_by_priority(variants_json=copy.deepcopy(TOY))
     values = {name: found for name, found, _ in Provider.get_supported_configs()}
-    assert [item.label for item in best] == choice(values) == HOSTS[host]
+    assert [item.label for item in best] == ordered(TOY, TOY["variants"], values) == HOSTS[host]
     with EntryPointPluginLoader() as loader:  # checks names, values and types
         seen = loader.get_supported_configs().get("nvidia")
         assert {item.name: item.values for item in seen.configs} == values if values else seen is None

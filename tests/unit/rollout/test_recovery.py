@@ -83,7 +83,7 @@ def fleet(tmp_path, monkeypatch):
 
     def make(*names, scheduler=None, local=(), busy=(), policies=None, sessions=(), vgpu=()):
         asked = []
-        made = SimpleNamespace(asked=asked, fails={}, after={}, boots={}, busy=set(busy))
+        made = SimpleNamespace(asked=asked, fails={}, after={}, busy=set(busy))
 
         def play(_session, name, *, check=False, **_more):
             users = {host: {"processes": [{"command": "python3", "pid": 7}]} for host in made.busy}
@@ -95,9 +95,8 @@ def fleet(tmp_path, monkeypatch):
             return SimpleNamespace(interrupted=False, track=SimpleNamespace(host=hosts.__getitem__))
 
         def overlay(folder, variables):
-            made.overlay, made.variables = (
-                list(variables), {host: to_builtins(told) for host, told in variables.items()},
-            )  # fmt: skip
+            made.overlay = list(variables)
+            made.variables = {host: to_builtins(told) for host, told in variables.items()}
             return folder
 
         for where in (module, draining_module):
@@ -119,10 +118,8 @@ def fleet(tmp_path, monkeypatch):
         rollout.reboot_policy = partial(Rollout.reboot_policy, rollout)
 
         def again(which):
-            return {
-                name: SimpleNamespace(left=made.after.get(name), facts=SimpleNamespace(boot=SimpleNamespace(id=made.boots.get(name, "one"))))
-                for name in which
-            }  # fmt: skip
+            same = SimpleNamespace(boot=SimpleNamespace(id="one"))
+            return {name: SimpleNamespace(left=made.after.get(name), facts=same) for name in which}
 
         monkeypatch.setattr(module, "diagnose", lambda look: diagnosis(look.left))
         work = Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
@@ -205,10 +202,10 @@ def test_a_vgpu_is_reset_by_whoever_owns_the_board(fleet):
 PLANS = {name: HostPlan(state="change") for name in ("a", "b", "c", "d")}
 
 
-def work(scheduler, nodes=None):
+def work(scheduler):
     facts = dict.fromkeys((*PLANS, "left"), SimpleNamespace(processes=()))
     reporter = SimpleNamespace(say=lambda _text: None)
-    rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={}, reporter=reporter)
+    rollout = SimpleNamespace(facts=facts, nodes={}, seconds={}, reporter=reporter)
     return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
 
 
