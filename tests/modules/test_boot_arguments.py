@@ -104,33 +104,3 @@ def test_without_a_boot_loader_it_says_so_and_is_no_change(tool):
     assert "no boot loader" in answer["warnings"][0]
     host.ask("absent")
     assert host.recorded == []
-
-
-def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(tmp_path, monkeypatch):
-    entries = {"6.1": f"quiet x{OURS}", "6.2": "quiet " + OURS}
-
-    def grubby(argv, *_more, **_named):
-        for verb, _equals, argument in (word.partition("=") for word in argv[1:]):
-            for kernel, there in entries.items():
-                rest = [word for word in there.split() if word.partition("=")[0] != argument.partition("=")[0]]
-                if verb in {"--args", "--remove-args"}:
-                    entries[kernel] = " ".join(rest + [argument] * (verb == "--args"))
-        return 0, "".join(f'args="{there}"\n' for there in entries.values()), ""
-
-    def cut(argv, *_more, **_named):
-        grubby(argv)
-        raise KeyboardInterrupt
-
-    which = lambda name, _env: name if name == "grubby" else None  # noqa: E731
-    replace(monkeypatch, process, which=which, output=grubby, stream=cut)
-    monkeypatch.setattr("os.path.isdir", lambda path: path != "/etc/default/grub.d" and Path(path).is_dir())
-    with pytest.raises(KeyboardInterrupt):
-        ask(tmp_path, "present")
-    assert all(OURS in there for there in entries.values())
-    assert list(Ledger(str(tmp_path)).state["open"]) == ["kernel argument:" + OURS]
-
-    monkeypatch.setattr(process, "stream", lambda *words, **_named: (0, [grubby(*words)[1]]))
-    assert ask(tmp_path, "absent")["changed"]
-    assert entries == {"6.1": f"quiet x{OURS}", "6.2": "quiet"}
-    assert Ledger(str(tmp_path)).state["arguments"] == []
-    assert Ledger(str(tmp_path)).state["open"] == {}

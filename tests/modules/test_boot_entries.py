@@ -91,19 +91,6 @@ def test_what_was_changed_by_hand_since_stays(host):
     assert str(host.cmdline) not in Ledger(str(host.root / "state")).state["files"]
 
 
-def test_somebody_elses_argument_stays_and_an_entry_that_nobody_can_change_is_told(host):
-    host.cmdline.write_text(f"root=UUID=1 {OURS}\n")
-    host.write_entry(f"root=UUID=1 {OURS}")
-    assert host.ask(wanted=False) == (False, [])
-    assert host.did == []
-    host.cmdline.unlink()
-    host.write_entry("root=UUID=1")
-    (host.root / "stubborn").touch()
-    write(host.root / "efi/EFI/Linux", {f"{ID}-{R}.efi": b"MZ".ljust(60, b"\0") + b"\x40\0\0\0PE\0\0"})  # cut off
-    _changed, warnings = host.ask()
-    assert str(host.entry) in warnings[0]
-
-
 def test_the_initramfs_of_an_entry_is_made_by_kernel_install_and_without_a_tool_nothing_is_done(host):
     path = boot_image.path_of(R)
     assert path == f"{host.root}/efi/{ID}/{R}/initrd"

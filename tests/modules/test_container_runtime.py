@@ -204,19 +204,6 @@ def settings(host):
     return lambda text: host.file("etc/containerd/config.toml", text)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call, host, settings, there):
-    host.monkeypatch.setenv("STAND_IN_CONTAINERD", "2")
-    pattern = f"{host.root}/etc/containerd/conf.d/*.toml"
-    text = f'imports = ["{pattern if there else "/srv/more/*.toml"}"]\nversion = 2\n'
-    file = settings(text)
-    call("containerd")
-    assert file.read_text() == (text if there else text.replace('toml"]', f'toml", "{pattern}"]'))
-    assert "nvidia-container-runtime" in host.file("etc/containerd/conf.d/99-nvidia.toml").read_text()
-    call("containerd")
-    assert file.read_text().count("conf.d") == 1
-
-
 _DEBIANS = stored("containerd_debian.txt")
 
 
@@ -237,16 +224,6 @@ def test_containerd_1_loses_nothing_by_nvidias_runtime(call, host, settings, ver
     assert read[cri + "]", "enable_cdi"] == "true"
     assert not call("containerd")["changed"]
     assert settings.read_text() == text
-
-
-def test_a_drop_in_that_took_settings_away_is_taken_back(call, host, settings):
-    """An older gpusetup left it there."""
-    file = settings(f'imports = ["{host.root}/etc/containerd/conf.d/*.toml"]\n{_DEBIANS}')
-    ledger = Ledger(str(host.root / "state"))
-    ledger.write(f"{host.root}/etc/containerd/conf.d/99-nvidia.toml", "version = 2\n")
-    call("containerd")
-    assert list(host.tree()) == ["etc/containerd/config.toml"]
-    assert "nvidia-container-runtime" in file.read_text()
 
 
 @pytest.mark.parametrize("major", ["1", "2"])
@@ -298,17 +275,6 @@ def described():
     return containers.collect(LiveHost(), {})["cdi_drivers"]
 
 
-def test_podman_needs_the_specification_alone(call, driven):
-    assert call("podman", check=True)["changed"]
-    assert not driven.file("run/cdi").exists()
-    assert call("podman")["changed"]
-    assert (containers.collect(LiveHost(), {})["configured"], described()) == (["podman"], [DRIVER])
-    assert not call("podman")["changed"]
-    assert not driven.tree()  # the toolkit's own units do it: nothing of ours is left behind
-    assert [call()["changed"] for _time in range(2)] == [True, False]
-    assert "disable --now nvidia-cdi-refresh.path" in driven.did
-
-
 def test_before_the_driver_is_loaded_the_next_boot_describes_it_and_another_driver_is_described_anew(call, driven):
     """The unit stays active once it has run: to start it does nothing."""
     driven.load("")
@@ -321,34 +287,6 @@ def test_before_the_driver_is_loaded_the_next_boot_describes_it_and_another_driv
     assert call(cdi=True)["changed"]
     assert described() == ["590.48.01"]
     assert not call(cdi=True)["changed"]
-
-
-def test_a_unit_that_will_not_is_not_waited_for(call, driven):
-    """Its conditions look for packages' modules: a driver from a .run file has none there."""
-    driven.file("unwilling", "")
-    assert call(cdi=True)["changed"]
-    assert driven.file("run/cdi/nvidia.yaml").exists()
-
-
-def test_a_toolkit_that_cannot_describe_says_so(call, driven):
-    driven.program("nvidia-ctk", "#!/bin/sh\necho 'failed to initialize NVML' >&2\nexit 1\n")
-    call(cdi=True, fails=("does not describe the GPUs", "failed to initialize NVML"))
-
-
-def test_an_older_toolkit_gets_a_unit_that_goes_again(call, driven):
-    driven.toolkit("1.17.8")
-    for unit in cdi.REFRESH:
-        (driven.root / "units" / unit).unlink()
-    assert call(cdi=True)["changed"]
-    unit = driven.file("etc/systemd/system/gpusetup-cdi.service").read_text()
-    assert f"ExecStart={driven.root}/bin/nvidia-ctk cdi generate --output={driven.root}/run/cdi/nvidia.yaml" in unit
-    assert "daemon-reload" in driven.did
-    assert "enable gpusetup-cdi.service" in driven.did
-    (driven.root / "units/gpusetup-cdi.service").write_text("active")
-    assert not call(cdi=True)["changed"]
-    assert [call()["changed"] for _time in range(2)] == [True, False]
-    assert "disable --now gpusetup-cdi.service" in driven.did
-    assert not driven.tree()
 
 
 def test_a_persons_own_description_stays(call, driven):

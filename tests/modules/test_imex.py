@@ -12,7 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
 from tests.modules.gpu_host_stand_in import Units
 from tests.modules.stand_ins import below, write
 
-UNIT = "gpusetup-imex-channels.service"
 IP = "#!/bin/sh\necho '1: lo    inet 127.0.0.1/8 scope host lo'\necho '2: eth0    inet6 fd00::2/64 scope global'\n"
 DEVICES = "Character devices:\n195 nvidia\n242 nvidia-caps-imex-channels\n"
 

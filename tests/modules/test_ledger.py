@@ -1,13 +1,16 @@
-"""The record of one host: first contents are kept, everything can be undone, nothing is half written."""
+"""The record of one host: first contents are kept, everything can be undone, nothing is half written, a lost one is told."""
 
+import json
 import os
 import py_compile
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lifecycle, lost
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger, history
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
 from tests.modules.stand_ins import refused, replace, write
 
@@ -125,9 +128,6 @@ def test_what_cannot_be_read_was_not_missing_and_a_file_that_is_mounted_alone_is
     for restored in ([str(tmp_path / "beside")], []):
         assert ledger.restore_all(ledger.state["files"])[0] == restored
     assert list(ledger.state["files"]) == [str(tmp_path / "alone")], "a removal repeats it"
-    (tmp_path / "folder.conf").mkdir()
-    with refused("GS-480", "folder.conf blocks it"):
-        ledger.write(str(tmp_path / "folder.conf"), "x\n")
     (tmp_path / "state.json").mkdir()
     with refused("cannot be read"):
         Ledger(str(tmp_path))
@@ -153,18 +153,6 @@ def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(tmp_path,
     assert kept.parent == folder
     assert kept.read_text() == "half"
     assert Ledger(str(folder)).state["lost"]["why"].startswith("it is not valid JSON")
-
-
-def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger, tmp_path):
-    real, link = tmp_path / "site/daemon.json", tmp_path / "daemon.json"
-    write(tmp_path, {"site/daemon.json": "{}\n"}, 0o640)
-    os.chown(real, 12345, 12346)
-    link.symlink_to(real)
-    assert ledger.write(str(link), "ours\n")
-    for _again in range(2):
-        assert (link.is_symlink(), mode_and_owner(real)) == (True, (0o640, 12345, 12346))
-        ledger.restore(str(link))
-    assert real.read_text() == "{}\n"
 
 
 def test_what_gets_a_secret_is_shut_before_it_gets_it(ledger, path, monkeypatch):
@@ -201,3 +189,38 @@ def test_a_file_that_is_to_go_leaves_no_half_of_a_way_back_that_was_cut(ledger, 
     half.write_text("deb x\n")
     assert ledger.delete(str(path)) is False
     assert not half.exists()
+
+
+THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
+
+
+@pytest.fixture
+def there(monkeypatch):
+    """What is installed on a host on which an apply held the driver."""
+    there = dict(THERE)
+    manager = SimpleNamespace(installed=lambda: dict(there), held=lambda: sorted({"nvidia-smi"} & set(there)))
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
+    return there
+
+
+def opened(folder, **more):
+    request = {"state_dir": str(folder), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}, **more}
+    return lifecycle.Lifecycle(request)
+
+
+def test_removal_does_not_call_done_what_a_lost_record_knew_of(there, tmp_path, monkeypatch):
+    folder, mark = tmp_path / "state", tmp_path / "gpusetup-nouveau.conf"
+    mark.write_text("# Written by gpusetup: no step of the next apply touches it.\n")
+    monkeypatch.setattr(record, "MARKS", (str(mark), str(tmp_path / "absent")))
+    Ledger(str(folder)).write_history({"id": "20260101", "holds": ["nvidia-smi"]}, keep=3)
+    (folder / "packages-before.json").write_text(json.dumps({"packages": {}, "counted": {}, "left": None}))
+    assert opened(folder, mode="removal").removal()["known"] is False
+    (folder / "state.json").write_text("half")
+    token = opened(folder, mode="begin", id="run-1", lock={}).begin()["owner"]
+    left = opened(folder, token=token).clean()["ours"]
+    assert not mark.exists()
+    assert left["packages of the record that was lost"] == ["nvidia-smi"]
+    assert (folder / "state.json").exists()
+    del there["nvidia-smi"]  # a person took it away
+    assert opened(folder).clean()["ours"] == {}
+    assert not folder.exists()

@@ -58,12 +58,6 @@ def drop_in(host, unit):
     return (host / f"etc/systemd/system/{unit}.service.d/gpusetup.conf").read_text()
 
 
-def age(host):
-    """Let what was written be older than the units that run."""
-    for path in left(host):
-        os.utime(host / path, (0, 0))
-
-
 def left(host):
     return sorted(str(path.relative_to(host)) for top in ("etc", "usr") for path in (host / top).rglob("*") if path.is_file())  # fmt: skip
 

@@ -24,18 +24,10 @@ def clock(monkeypatch, tmp_path):
 
     class Clock:
         now = 1000.0
-        woken = None
 
         def sleep(self, seconds):
             self.now += seconds
             uptime.write_text(f"{self.now} 0\n")
-            if self.woken is not None:
-                self.woken()
-
-        def boots(self):
-            boot.write_text("second\n")
-            self.now = 0.0
-            self.sleep(5.0)
 
     clock = Clock()
     boot.write_text("first\n")
@@ -109,17 +101,6 @@ def test_a_removal_knows_what_the_owner_before_it_did_last(folder, monkeypatch):
     state = lifecycle.Lifecycle({"state_dir": folder, "simulated_root": "", "wanted": {}})
     assert state.removal()["remove"] == ["driver"]
     assert [item.id for item in drift.differences({}, Ledger(folder).state)] == ["open-removal:of everything"]
-
-
-@pytest.mark.parametrize(("mode", "step"), [("begin", "_keep_baseline"), ("removal", "_count_packages")])
-def test_a_beginning_that_fails_lets_the_host_go(clock, folder, run_module, monkeypatch, mode, step):
-    Ledger(folder).tell(apply={"id": "first", "finished": "now"})
-    monkeypatch.setattr(lifecycle.Lifecycle, "_manager", Mock())
-    monkeypatch.setattr(lifecycle.Lifecycle, step, Mock(side_effect=OSError(28, "No space left on device")))
-    run_module(
-        gpu_state, mode=mode, manager="apt", wanted={"a": 1}, owner=ANNA, host={"state_dir": folder}, fails="GS-472"
-    )
-    assert owner.present(folder) is None
 
 
 @pytest.mark.parametrize(("mode", "says"), [("begin", "disk is full"), ("removal", "rebuild the initramfs")])

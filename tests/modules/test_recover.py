@@ -68,14 +68,6 @@ def test_what_a_cut_reset_left_stopped_runs_after_the_next_one(host, call):
     assert host.ledger.state["open"] == {}
 
 
-def test_a_service_that_does_not_start_again_is_told_and_stays_open(host, call):
-    host.unit("nvidia-persistenced.service")
-    host.refuse("start", "nvidia-persistenced.service")
-    call("reset", gpus=[FIRST], fails="nvidia-persistenced.service does not start again")
-    assert [entry["outcome"] for entry in record(host)] == ["done"]
-    assert list(host.ledger.state["open"]) == ["restart of:nvidia-persistenced.service"]
-
-
 def test_a_check_tells_and_touches_nothing(host, call):
     before = (host.root / "figures.json").read_text()
     assert call("begin", check=True)["owner"] == ""

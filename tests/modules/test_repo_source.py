@@ -1,12 +1,14 @@
-"""gpu_repo_source and what it stands on: no key, no repository; one wrong key, nothing written."""
+"""Repositories, their keys and logins: no key, no repository; one wrong key, nothing written; no password that others read."""
 
 import hashlib
 import subprocess
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, openpgp, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.download import bring, fetch
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_repo_source
 
+from tests.flaky import CONTENT, serving
 from tests.modules.stand_ins import refused, write
 from tests.stored import stored_rows
 
@@ -157,3 +159,58 @@ def test_a_file_in_which_one_repository_goes_and_another_comes(tmp_path, monkeyp
     off = gpu_repo_source.switched_off(request, {})
     (found,) = gpu_repo_source.enabled(request, off).values()
     assert found == "[crb]\nbaseurl=http://new/x\nenabled=1\n"
+
+
+SECRET, SPELLED = "s3cr%t:x/y", "s3cr%25t%3Ax%2Fy"
+
+
+def written(kind, *uris, root="/"):
+    source = {"name": "site", "kind": kind, "uris": list(uris), "suites": ["/"]}
+    return sources.render(source, b"\x99\x00\x00", sources.Layout(root), [])
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])
+def test_what_others_may_read_has_no_password(kind):
+    files = written(kind, f"https://anna:{SPELLED}@mirror.example.org/cuda/")
+    text = {path: content if isinstance(content, str) else "" for path, (content, _mode) in files.items()}
+    secret = {path for path, content in text.items() if SECRET in content}
+    assert len(secret) == 1
+    assert {files[path][1] for path in secret} == {0o600}
+    assert not [path for path, content in text.items() if SPELLED in content or "anna:" in content]
+    assert any("https://mirror.example.org/cuda/" in content for content in text.values())
+    plain = written(kind, "https://mirror.example.org/cuda/").values()
+    assert {mode for _content, mode in plain} == {0o644}, "without a login nothing is secret"
+
+
+def test_each_of_apts_addresses_has_its_own_login():
+    files = written("apt", "https://a:b@one/x/", "http://two/", "https://c:d@three/")
+    content, _mode = files["/etc/apt/auth.conf.d/site.conf"]
+    assert str(content).splitlines()[1:] == [
+        "machine https://one/x/ login a password b", "machine https://three/ login c password d",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def site():
+    with serving() as one:
+        yield one
+
+
+@pytest.mark.parametrize("trouble", ["broken", "chunked, broken", "hangs up", "503", "429"])
+def test_what_passes_is_tried_again(site, trouble):
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(site.says(trouble, trouble, "whole"), {}, digest, pause=0.01) == CONTENT
+    assert site.asked == 3
+
+
+def test_the_endless_text_of_a_redirect_is_not_read(site):
+    assert fetch(site.says("moved", "whole"), {}, seconds=1) == CONTENT
+    assert site.handler.asked[1:] == ["/moved"]
+
+
+def test_why_nothing_is_reached_is_told_in_words(tmp_path):
+    reason, gone = "could not be downloaded: Connection refused", {"proxy": "http://127.0.0.1:9"}
+    with refused("GS-442", reason):
+        fetch("http://m.example/key", gone, pause=0.01)
+    with refused("GS-479", reason):
+        bring("http://m.example/x.run", gone, str(tmp_path), lambda *_words: None, pause=0)

@@ -143,24 +143,8 @@ class TestRunfile:
             site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
         assert seen == []
 
-    def test_it_goes_before_the_packages_come(self, site, el, seen):
-        host = el.host = el()
-        site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
-        assert seen == ["bash"]
-        assert "driver" in host.installed
-
 
 class TestCutShort:
-    def test_what_was_there_is_on_the_disk_before_the_first_change(self, site, debian):
-        host, seen = debian(), []
-        host.interrupt = lambda: seen.append(site.unfinished) or 0
-        with refused():
-            site.transaction("apt", *WANTED)
-        (kept,) = seen
-        assert kept.pop("id")
-        there = {"bash": "5"}
-        assert kept == {"packages": there, "left": None, "counted": there, "streams": [], "holds": []}
-
     @pytest.mark.parametrize("at", ["half way", "hold", "proof"])
     def test_packages_that_came_before_a_failure_stay_with_their_sources(self, site, debian, tmp_path, monkeypatch, at):
         host, source = debian(), tmp_path / "cuda.list"

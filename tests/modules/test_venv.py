@@ -12,7 +12,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 from gpusetup.bootstrap.bundle import KEY, MANIFEST, SIGNATURE, digest_of, write_manifest
 from gpusetup.model.bundle import BundledFile, Manifest
 from gpusetup_fleet.supply.signing import signer
-from tests.modules.stand_ins import write
 
 
 def wheel(folder, name, version, more=""):
@@ -103,14 +102,6 @@ def test_a_bundles_wheels_have_the_digests_that_its_signer_signed(run_module, wa
     manifest.unlink()
     wheel(wheels, "frame", "3.0")
     ends_with("3.0", "GS-428")
-
-
-@pytest.fixture
-def _without_pip(monkeypatch):
-    """An environment is its folder and its Python: nothing is installed."""
-    make = lambda self, _argv, _hint: write(Path(self.folder), {"bin/python": "#!/bin/sh\n"}, 0o755)  # noqa: E731
-    monkeypatch.setattr(venv.Environment, "_run", make)
-    monkeypatch.setattr(venv, "compare", lambda *_words: [])
 
 
 def test_a_folder_that_is_not_ours_is_refused(run_module, wanted):

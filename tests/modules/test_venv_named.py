@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import installer, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import Lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, record_form
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
@@ -36,32 +35,6 @@ def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path):
     assert venv.remove(ledger, str(serve))
     assert not opt.parent.exists(), "the folders were made for them"
     assert not venv.remove(ledger, str(serve))
-
-
-def lifecycle(tmp_path, wanted, told):
-    request = {
-        "state_dir": str(tmp_path / "state"), "simulated_root": None, "manager": "apt", "network": {},
-        "wanted": {"python": {"environments": [{"path": path} for path in wanted]}},
-        "environments": [{"path": path, "packages": {}} for path in told],
-    }  # fmt: skip
-    return Lifecycle(request)
-
-
-def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_others(tmp_path):
-    serve, train = (str(environment(tmp_path, name, OLD)) for name in ("gpusetup-serve", "gpusetup-train"))
-    both = lifecycle(tmp_path, [serve, train], [serve, train])
-    both.ledger.state["expect"]["environments"] = both._environments()
-    assert [item["path"] for item in both.ledger.state["expect"]["environments"]] == [serve, train]
-    both.ledger.save()
-
-    driver_only = lifecycle(tmp_path, [serve, train], [])
-    assert [item["path"] for item in driver_only._environments()] == [serve, train]
-    assert Path(train).exists()
-
-    fewer = lifecycle(tmp_path, [serve], [serve])
-    assert [item["path"] for item in fewer._environments()] == [serve]
-    assert not Path(train).is_symlink()
-    assert Path(serve).exists()
 
 
 def test_what_became_of_one_is_seen_and_judged(tmp_path):
