@@ -1,7 +1,7 @@
 """A host in memory that answers the command lines of rpm, dnf 4 and dnf 5."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ class RpmHost:
     said: list[list[str]] = field(default_factory=list)
     breaks_off: int = 0
     fresh: bool = False  # whether its lists were fetched, and the keys of repositories accepted
-    on_change: Callable[[], None] = lambda: None
     enabled: dict[str, str] = field(default_factory=dict)  # the stream of each module
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +78,6 @@ class RpmHost:
                 "  Curl error (18): Transferred a partial file",
             ]
         plan, skipped = self._plan(words)
-        self.on_change()
         for name, version in plan.items():
             if name in self.fails:
                 continue

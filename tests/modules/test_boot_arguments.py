@@ -10,8 +10,6 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 from tests.modules.stand_ins import replace
 
-OURS = "modprobe.blacklist=nouveau,nova_core"
-
 
 def ask(folder, state):
     params = {"state": state, "state_dir": str(folder), "simulated_root": "", "kernel_argument": True, "kernels": []}

@@ -47,11 +47,8 @@ class Host:
         replace(monkeypatch, modules, loaded_nvidia=lambda _host: {"version": self.driver} if self.driver else None)
         self.toolkit("1.20.0")
 
-    def program(self, name, text):
-        write(self.root / "bin", {name: text}, 0o755)
-
     def toolkit(self, version):
-        self.program("nvidia-ctk", _CTK.read_text().replace("@VERSION@", version))
+        write(self.root / "bin", {"nvidia-ctk": _CTK.read_text().replace("@VERSION@", version)}, 0o755)
 
     def load(self, driver):
         for old in self.root.glob("usr/lib/x86_64-linux-gnu/libcuda.so.*"):

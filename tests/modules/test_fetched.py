@@ -40,32 +40,20 @@ def left(monkeypatch, tmp_path):
     return folder
 
 
-@pytest.fixture
-def second(left):
-    del left
-    folder = folder_with("URIs: https://a.example")
-    write(folder, {PINS: "Pin: only here\n"})
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def take(left, second):
-    return fetched.take(str(left), str(second))
-
-
-def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, second, tmp_path):
+def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left, tmp_path):
+    second = folder_with("URIs: https://a.example")
     link = tmp_path / "gpusetup-preview-link"
     link.symlink_to(left)
     for path in ("", "/etc", str(left / "lists"), str(tmp_path / "gpusetup-preview-..") + "/lists", str(link)):
         assert fetched.take(path, str(second)) is None
     os.utime(left / "messages.json", (0, 0))
-    assert take(left, second) is None
+    assert fetched.take(str(left), str(second)) is None
     os.utime(left / "messages.json")
     if os.geteuid() == 0:
         os.chown(left, 1, -1)
-        assert take(left, second) is None
+        assert fetched.take(str(left), str(second)) is None
         os.chown(left, 0, -1)
-    assert take(left, second) == ["W: old"]
+    assert fetched.take(str(left), str(second)) == ["W: old"]
 
 
 @pytest.fixture

@@ -157,9 +157,6 @@ def test_secrets_that_are_none_are_refused_before_anything_is_written(call, host
     assert left(host) == []
 
 
-# --- ports -------------------------------------------------------------------------------------------------------
-
-
 def test_who_listens_is_found_by_port_and_address():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

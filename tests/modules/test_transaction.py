@@ -10,9 +10,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
-from tests.modules.stand_ins import refused, replace, write
+from tests.modules.stand_ins import refused, replace
 
-PLUGIN = "python3-dnf-plugin-versionlock"
 WANTED = (("driver", "1"), ("cuda", "12"), ("nccl", "2"))
 
 
@@ -21,7 +20,6 @@ def el(monkeypatch):
     def make(installed=None, **more):
         offered = {
             "old-driver": ["0:9-1"], "precious": ["0:1-1"], "driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"],
-            PLUGIN: ["0:4-1"],
         }  # fmt: skip
         host = RpmHost({"bash": "0:5-1"} if installed is None else installed, more.pop("offered", offered), **more)
         host.stand_in(monkeypatch)
@@ -94,8 +92,6 @@ class TestWhatTheHostShows:
             site.transaction(manager, ("cuda", ""))
         assert host.breaks_off == 6
 
-
-class TestTakenAway:
     def test_a_removal_leaves_what_a_package_needs_whose_former_version_no_source_has(self, site, debian):
         host = debian({"image": "1"})
         host.offered.update({"image": ["2"], "image-two": ["2"]})
@@ -164,16 +160,6 @@ class TestCutShort:
         assert source.exists(), "the packages that came have their source"
         site.transaction("apt", *WANTED, hold=["driver"])
         assert (site.state["brought"], host.held) == (dict(WANTED), {*dict(WANTED)})
-
-    def test_a_disk_that_has_no_room_for_the_build_log_keeps_nothing_from_going_back(self, site, debian, monkeypatch):
-        host = debian()
-        write(site.folder, {"dkms.log": "error: No space left on device", "job/make.log/in-the-way": ""})
-        found = {"log": str(site.folder / "dkms.log"), "error": "No space left on device"}
-        monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: found)
-        monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: "no module")
-        with refused("GS-472", "No space left on device", "has its previous packages"):
-            site.transaction("apt", *WANTED)
-        assert host.installed == {"bash": "5"}
 
     @pytest.mark.parametrize("second", [WANTED, (("driver", "2"), ("cuda", "12"))])
     def test_what_could_not_be_undone_is_still_known_to_have_come(self, site, debian, monkeypatch, second):

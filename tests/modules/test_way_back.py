@@ -72,11 +72,6 @@ class TestBefore:
         assert installed() == THERE
         assert site.unfinished is None
 
-    def test_a_removal_is_not_meant_to_be_undone(self, begin, site):
-        installed = begin(ubuntu(OFFERED))
-        site.transaction("apt", remove=[OLD, "libnvidia-gl-570"])
-        assert installed() == {"helper": "1", "bash": "5"}
-
 
 class TestAfterAFailure:
     @pytest.mark.parametrize("more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE | {"helper": "1"}}])

@@ -74,7 +74,6 @@ class ZypperHost(RpmHost):
         return 0, self._summary(plan), ""
 
     def _do(self, plan: dict[str, str | None]) -> None:
-        self.on_change()
         for name, version in plan.items():
             if name not in self.fails:
                 self.installed.pop(name, None)
