@@ -43,7 +43,7 @@ GROUPS = {
     "resolve": ("gpusetup/resolve", "tests/unit/resolve", "tests/golden", "tests/property"),
     "matrix": ("gpusetup/matrix", "tests/unit/matrix", "tests/data"),
     "plan": ("gpusetup/plan", "tests/unit/plan", "tests/hosts"),
-    "components": ("gpusetup/components", "tests/unit/plan", "tests/unit/components"),
+    "components": ("gpusetup/components", "tests/unit/plan"),
     "judge": (f"{HOST_CODE}/gpu_judge", "tests/unit/judge", "tests/unit/plan"),
     "host": (f"{HOST_CODE}/gpu_host", "tests/modules"),
     "modules": ("plugins/modules", "tests/modules"),

@@ -5,6 +5,7 @@ import email
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -142,3 +143,15 @@ def test_a_bundle_that_does_not_install_there_is_refused_on_the_desk(manifest, g
     done = cloud_init("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)
     assert done.code == (3 if said else 0), done.err
     assert [words for words in (*said, *([wheel] if "[GS-737]" in said else [])) if words not in done.err] == []
+
+
+@pytest.mark.parametrize(("document", "name", "group"), stored_rows("instances-of-clouds.json"))
+def test_instances_are_an_inventory(tmp_path, document, name, group):
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps(document))
+    argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(TOFU.with_name("instances.py")), "--list"]
+    environment = {**os.environ, "GPUSETUP_INSTANCES": str(path), "HOME": str(tmp_path)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment)
+    listed = json.loads(done.stdout)
+    assert listed["_meta"]["hostvars"] == {name: {"ansible_host": "10.0.0.1"}}
+    assert listed[group]["hosts"] == [name]

@@ -2,11 +2,15 @@
 
 import json
 
+import pytest
+
+from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.security import page, rows
 from gpusetup.model.request import Request
 from gpusetup.resolve.api import resolve
 from tests.property.test_command_line import run
+from tests.refusals import refused
 
 MATRIX = Matrix()
 
@@ -51,3 +55,11 @@ def test_an_added_driver_is_one_more_and_is_chosen(tmp_path):
     stack = resolve(Request(driver="580.999.01"), ours).stack
     assert stack.driver is not None
     assert stack.driver.version == "580.999.01"
+
+
+@pytest.mark.parametrize(("content", "reference"), [("{", "GS-201"), ("null", "GS-201"), (None, "GS-204")])
+def test_records_that_cannot_be_read_are_bad_input(tmp_path, content, reference):
+    if content:
+        (tmp_path / "vgpu.json").write_text(content)
+    with refused(BadInputError, reference):
+        _ = Matrix(tmp_path).vgpu

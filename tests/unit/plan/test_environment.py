@@ -4,10 +4,13 @@ import pytest
 
 from gpusetup.cli.plan import plan_text
 from gpusetup.components.python.requirements import compiler_caps, python_requirements
+from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Plan, Preview, PreviewTransaction
 from gpusetup.model.settings import HashedLines
 from gpusetup.model.stack import MatrixStamp
+from tests.hosts.machines import changed
+from tests.refusals import refused
 from tests.unit.plan.conftest import asked, drafted, host, nvidia_ubuntu, planner, resolved
 
 bare = host("ubuntu24.04-h200-keep")
@@ -20,6 +23,9 @@ def test_hashes_of_a_lock_hold_whatever_its_limits_are():
     locked = HashedLines(lines=lines, hashed=hashed, python="3.12", arch="x86_64")
     plan = planner.first(bare, asked(lines[0], hashed=(locked,))).plan
     assert plan.variables.gpu_python_requirements == hashed
+    for other, reference in (({"lines": ("torch==2.13.0",)}, "GS-347"), ({"python": "3.8"}, "GS-348")):
+        with refused(PreflightError, reference):
+            planner.first(bare, asked(lines[0], hashed=(changed(locked, **other),)))
 
 
 def test_what_nobody_measured_is_said():

@@ -78,6 +78,11 @@ def old(identity, version="580", verdict="pass"):
 def test_the_last_that_verified_and_is_another_one():
     history = (old("a1", "570"), old("a2", "575", "fail"), old("a3", "580"), old("a4", "580"))
     assert choose(history, "a4").id == "a1"
+    assert choose((*history, old("a5", "590", "fail")), "a5").id == "a4", (
+        "the last good one before an apply that failed"
+    )
+    with refused(PreflightError, "GS-802"):
+        choose((old("a1", "570", "skip"), old("a2")), "a2")
 
 
 def test_by_id_or_its_beginning():
