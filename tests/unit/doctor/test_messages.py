@@ -10,6 +10,7 @@ from gpusetup.doctor.builds import torch_build
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.next_steps import PIPE, next_steps, programs
 from gpusetup.doctor.other_trouble import outside
+from gpusetup.doctor.patterns import Expression
 from tests.unit.doctor.score import FIXTURES, WORDINGS, named, score
 
 
@@ -32,6 +33,15 @@ def test_bare_numbers(asked, cause):
 def test_torch_without_a_suffix_is_the_build_that_pypi_has_for_the_processor():
     assert [getattr(torch_build("2.14.0", arch), "variant", "") for arch in ("x86_64", "aarch64")] == ["cu130"] * 2
     assert [torch_build(text, "aarch64") is None for text in ("2.10.0", "2.10.0+cu128")] == [True, False]
+
+
+def test_a_log_on_one_line_is_read_as_quickly_as_one_of_many(monkeypatch):
+    """Each part of the line is judged once, however often it has the message."""
+    tried, real = [], Expression.fits
+    monkeypatch.setattr(Expression, "fits", lambda one, place: tried.append(one) or real(one, place))
+    line = " ".join(f"RuntimeError: CUDA error: out of memory at {at}" for at in range(9000))
+    assert diagnose_text(line)[0].cause == "out-of-memory"
+    assert len(tried) < len(line) / 100
 
 
 def test_a_symptom_has_a_line_that_no_cause_has():
@@ -63,6 +73,14 @@ def test_a_rule_leaves_what_is_not_its_own(line):
 @pytest.mark.parametrize(("symbol", "cause"), WORDINGS["of a symbol"])
 def test_a_symbol_tells_its_library(symbol, cause):
     assert named(f"ImportError: /opt/env/x.so: undefined symbol: {symbol}") == cause
+
+
+@pytest.mark.parametrize("text", ["hello", "hello\nworld, all good", "Xid 79", "CUDA error: out of memory", "GS-324"])
+def test_a_text_says_the_same_as_an_argument_and_as_a_file(text, tmp_path, capsys):
+    by_argument = main(["doctor", text]), capsys.readouterr().out
+    for mark in ("", "\ufeff"):  # Windows begins a file with it
+        (tmp_path / "log").write_text(mark + text, encoding="utf-8")
+        assert (main(["doctor", "--text", str(tmp_path / "log")]), capsys.readouterr().out) == by_argument
 
 
 @pytest.mark.parametrize(

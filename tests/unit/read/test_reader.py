@@ -176,3 +176,11 @@ def test_it_runs_from_text_alone_and_leaves_nothing(tmp_path, nvml, told):
     program.stdin.close()
     assert program.wait(60) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["told"]
+
+
+def test_an_older_driver_samples_pcie_itself_and_many_programs_fit(reader, told):
+    pids = range(100001, 100041)
+    told.gpu(0, pcie_sampled_tx=3, pcie_sampled_rx=5, compute=" ".join(f"{pid}:5" for pid in pids))
+    gpu = reader.read()["gpus"][0]
+    assert (gpu["pcie_tx"], gpu["pcie_rx"]) == (3 * 1024, 5 * 1024)
+    assert [process["pid"] for process in gpu["processes"]] == list(pids)

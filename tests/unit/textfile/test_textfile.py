@@ -158,3 +158,10 @@ def test_a_lost_gpu_hides_no_other_and_a_driver_that_is_not_loaded_is_said(nvml,
     told.machine(count=None)
     with pytest.raises(FIGURES.UnreadableError, match="NVML: Driver Not Loaded"):
         NVML.by_library(str(nvml))
+
+
+def test_the_log_is_read_to_its_end_and_not_waited_for(tmp_path):
+    path = tmp_path / "kmsg"
+    path.write_text("4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x")
+    assert LOG.records(str(path)) == ["4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x"]
+    assert LOG.records(str(tmp_path / "none")) is None

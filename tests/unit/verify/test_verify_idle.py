@@ -134,3 +134,25 @@ def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, printed, says):
     monkeypatch.undo()  # nothing is measured
     for option, code in (("--textfile", "GS-513"), ("--baseline", "GS-505")):
         assert code in says(3, "verify", option, tmp_path / "gone/x"), option
+
+
+def test_facts_that_come_too_late_are_said_to_be_missing(observe):
+    assert observe("h200-x1-quick", lambda document: document.update(facts=None))["facts"].keys() == {"error"}
+
+
+def test_a_program_that_begins_during_the_measurement_is_told(observe):
+    process = "<processes><process_info><pid>7</pid><type>C</type></process_info></processes></gpu>"
+    seen = []
+
+    def work(*_):
+        smi = seen[0]["quick"]["smi"]
+        smi["stdout"] = smi["stdout"].replace("</gpu>", process)
+        return {}
+
+    (gpu,) = observe("h200-x1-quick", seen.append, work)["gpus"]
+    assert (gpu["processes"], [one["pid"] for one in gpu["joined"]]) == ([], ["7"])
+
+
+def test_a_failure_within_the_budget_is_not_taken_for_its_end(observe):
+    with pytest.raises(OSError, match="no space"):
+        observe("h200-x1-quick", work=Mock(side_effect=OSError("no space")), budget=30)

@@ -196,3 +196,39 @@ def test_collections_that_are_installed_into_a_python_do_not_hide_ours(tmp_path,
     done = subprocess.run(argv, input=request, env=environment, capture_output=True, text=True, check=False)
     assert "ModuleNotFoundError" not in done.stderr
     assert "level" in done.stdout + done.stderr
+
+
+def test_lines_of_one_kind_hide_no_xid_and_what_a_program_prints_last_hides_no_answer(probe):
+    xid = "kernel: NVRM: Xid (PCI:0000:1a:00): 79, pid=1"
+    assert xid in probe.collect._about_gpus("\n".join([xid, *["NVRM: rm_init failed"] * 900]))
+    told = probe.child.run(["sh", "-c", "echo '{\"a\": 1}'; echo '{bye}'"], 5)
+    assert probe.frameworks.last_json(told) == {"a": 1}
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [(1, False), (2, True)])
+def test_one_gpu_alone_is_not_asked_how_it_reaches_others(probe, monkeypatch, gpus, asked):
+    asks = []
+    monkeypatch.setattr(probe.collect, "proc_gpus", lambda: dict.fromkeys(map(str, range(gpus))))
+    monkeypatch.setattr(probe.collect, "_smi", lambda *words: asks.append(words) or {"stdout": "GPU0 X"})
+    probe.collect.topology()
+    assert bool(asks) is asked
+
+
+def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
+    monkeypatch.setenv("STAND_IN", "hang:smoke")
+    workers = team(1, deadlines={"smoke": 1})
+    answer = workers.start()["0"]["smoke"]
+    assert (answer["error"], "no answer to smoke within 1 s; killed" in answer["message"]) == ("timeout", True)
+    monkeypatch.setenv("STAND_IN", "")
+    assert [member.key for member in workers.ready()] == ["0"]
+    assert workers.together("memory", members=workers.ready())["0"]["did"] == "memory"
+
+
+def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):
+    device = tmp_path / "sys/bus/pci/devices/0000:41:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
+        (device / name).write_text(text + "\n", encoding="utf-8")
+    found = probe.observe.observe({"level": "smoke", "simulated_root": str(tmp_path)})
+    assert (found["simulated"], found["started"] >= device.stat().st_mtime - 1) == (True, True)
+    assert [gpu["pci_id"] for gpu in found["facts"]["gpus"]] == ["10de:2330"]
