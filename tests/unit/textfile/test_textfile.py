@@ -165,3 +165,12 @@ def test_the_log_is_read_to_its_end_and_not_waited_for(tmp_path):
     path.write_text("4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x")
     assert LOG.records(str(path)) == ["4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x"]
     assert LOG.records(str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "number"), [("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)]
+)
+def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
+    fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
+    answering(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
+    assert SMI.by_smi()[0].values["nvidia_smi_fabric_state"] == number

@@ -199,3 +199,24 @@ def test_the_host_asks_the_exporter_that_its_record_names(probe, tmp_path, monke
     assert module.look(str(tmp_path / "none")) == {}
     record.write_text("[]")
     assert module.look(str(record)) == {}
+
+
+def test_each_desktop_is_tried_as_its_user(probe, monkeypatch):
+    ran = []
+    said = "ActiveState=active\nSupplementaryGroups=video render\nEnvironment=NUMBER=21 VGL_DISPLAY=egl1\n"
+
+    def run(argv: list[str], _deadline: float, **_more: Any) -> dict[str, Any]:
+        ran.append(argv)
+        return {"rc": 0, "stdout": said if argv[0] == "systemctl" else "", "stderr": "", "error": None, "seconds": 0.1}
+
+    monkeypatch.setattr(probe.desktops.child, "run", run)
+    wish = {"users": ["alice", "bob"], "listen": "127.0.0.1", "port": 1}
+    found = probe.desktops.look({"state": {"lock": {"wanted": {"desktops": wish}}}})
+    assert sorted(found) == ["alice", "bob"]
+    assert (found["bob"]["active"], "refused" in found["bob"]["page"]) == ("active", True)
+    tried = ran[-1]
+    assert tried[:7] == ["runuser", "-u", "bob", "-G", "video", "-G", "render"]
+    assert {"DISPLAY=:21", "XAUTHORITY=/run/gpusetup-desktop-bob/xauthority", "VGL_DISPLAY=egl1"} <= set(tried)
+    assert tried[-3:] == ["vglrun", "glxinfo", "-B"]
+    assert probe.desktops.look({"state": {"lock": None}}) == {}
+    assert json.dumps(found)
