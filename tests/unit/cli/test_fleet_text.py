@@ -17,8 +17,8 @@ NAMES = [f"gpu{number}" for number in range(200)]
 DEAD = HostOutcome(state="unreachable", refusals=(Refusal(reference="GS-308", message="cannot be reached", exit=6),))
 
 
-def told_of(hosts, *, ok=False):
-    return applied_text(Applied(ok=ok, run="1", log="l", seconds={}, matrix=STAMP, hosts=hosts))
+def told_of(hosts):
+    return applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts=hosts))
 
 
 def test_the_page_of_apply_tells_what_was_done_and_what_failed():

@@ -30,9 +30,9 @@ class Adapters(Machine):
 
     answers = MappingProxyType({})
 
-    def adapter(self, name="mlx5_0", layer="InfiniBand", **port):
+    def adapter(self, layer="InfiniBand", **port):
         device = f"{SWITCH}/{HCA}"
-        here = f"{device}/infiniband/{name}"
+        here = f"{device}/infiniband/mlx5_0"
         told = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X HDR)", "sm_lid": "0x1"} | port
         texts = {f"{here}/ports/1/{part}": text for part, text in {"link_layer": layer, **told}.items()}
         texts |= {
@@ -47,7 +47,7 @@ class Adapters(Machine):
         for path, text in texts.items():
             self.put(path, text + "\n")
         self.put(f"{device}/config", bytes(64)).put(f"{SWITCH}/config", bytes(64))
-        self.link(f"{here}/device", f"../../../{HCA}").link(f"sys/class/infiniband/{name}", f"../../../{here}")
+        self.link(f"{here}/device", f"../../../{HCA}").link("sys/class/infiniband/mlx5_0", f"../../../{here}")
         self.link(f"sys/bus/pci/devices/{HCA}", f"../../../../{device}")
         return self
 

@@ -1,12 +1,41 @@
 """What is on record against what is there: packages, versions in every spelling; whether the driver runs or a reboot helps."""
 
+import copy
 from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, versions
 
 from tests.stored import stored_rows
-from tests.unit.judge.conftest import VERSION
+
+VERSION = "580.95.05"
+PATH = "/lib/modules/6.1.0-2/updates/dkms/nvidia.ko"
+MODULE = {"path": PATH, "version": VERSION, "flavour": "open", "signed": None, "signer": None, "key": None}
+FACTS: dict[str, Any] = {
+    "simulated": False,
+    "kernel": {"running": "6.1.0-2", "next": "6.1.0-2", "installed": [{"release": "6.1.0-2", "nvidia": MODULE}]},
+    "modules": ["nvidia"],
+    "module_users": {"nvidia": {"references": 0, "holders": []}},
+    "driver": {
+        "loaded": {"version": VERSION, "flavour": "open"},
+        "library": VERSION,
+        "libraries": {"libcuda.so.1": [VERSION]},
+    },
+    "nouveau": {"loaded": False, "blacklisted": True, "initramfs": []},
+    "secure_boot": False,
+    "firmware": {"signing_keys": [], "password": None},
+    "processes": [],
+    "packages": {"installed": {}, "held": [], "problems": []},
+    "services": {},
+    "pythons": [],
+}
+
+
+@pytest.fixture
+def facts():
+    """The wanted driver runs and nothing is wrong."""
+    return copy.deepcopy(FACTS)
+
 
 RECORD: dict[str, Any] = {
     "packages": {"nvidia-driver": "535.1-1", "cuda-toolkit": "13.0-1"},

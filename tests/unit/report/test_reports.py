@@ -38,12 +38,6 @@ def fleet():
 
 
 @pytest.fixture(scope="module")
-def one():
-    """One host of one GPU."""
-    return verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
-
-
-@pytest.fixture(scope="module")
 def awkward():
     curves = (Curve(name=AWKWARD, points=((1.0, 2.0),)),)
     figures = (

@@ -85,12 +85,6 @@ def test_a_driver_that_does_not_answer_is_said_and_no_figure_is_kept(monkeypatch
     assert "couldn't communicate" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_is_no_traceback(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(LOOK, "look", list)
-    assert LOOK.main(["--folder", str(tmp_path / "none")]) == 1
-    assert "No such file or directory" in capsys.readouterr().err
-
-
 def test_xids_have_the_time_of_the_last_one_and_belong_to_the_gpu_on_that_bus():
     records = [
         "4,1201,5000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid='<unknown>', GPU has fallen off the bus.\n",

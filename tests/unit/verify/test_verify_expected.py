@@ -65,12 +65,6 @@ def test_the_data_cites_its_sources():
 
 
 DAY = "2026-11-20"
-FULL = "h200-x1-full"
-
-
-@pytest.fixture
-def good():
-    return judge(Machine(captured(FULL)))
 
 
 def _verdict(results, name):
