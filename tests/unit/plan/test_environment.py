@@ -3,15 +3,20 @@
 import pytest
 
 from gpusetup.cli.plan import plan_text
+from gpusetup.components.python.environments import lacking
 from gpusetup.components.python.requirements import compiler_caps, python_requirements
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import SCHEMA
+from gpusetup.model.facts import Python
 from gpusetup.model.plan import Plan, Preview, PreviewTransaction
 from gpusetup.model.settings import HashedLines
 from gpusetup.model.stack import MatrixStamp
 from tests.hosts.machines import changed
+from tests.records import record
 from tests.refusals import refused
 from tests.unit.plan.conftest import asked, drafted, host, nvidia_ubuntu, planner, resolved
+from tests.unit.plan.test_record import STACK
 
 bare = host("ubuntu24.04-h200-keep")
 
@@ -75,3 +80,43 @@ def test_the_part_of_the_toolkit_that_floats_beside_cupy_is_limited_where_it_com
     older = python_requirements(resolved("cupy", "driver==535.*", gpus=("t4",)).stack, matrix())
     assert older[0].startswith("cupy-cuda12x")
     assert not any("<" in line for line in (*python_requirements(stack, matrix(), wheels=()), *older))
+
+
+LINE = "torch==2.14.1"
+LIMITED = (LINE, "cuda-bindings<13.1", "nvidia-nvjitlink<13.1")
+NEWER = (LINE, "cuda-bindings<13.4", "nvidia-nvjitlink<13.4")
+
+
+def with_environment(lines, nvjitlink, **expect):
+    """The facts of a host whose environment was made of these lines, and what is in it now."""
+    wanted = {"manage_driver": False, "packages": None, "requirements": lines, "adopted": [], "services": []}
+    python = {"path": "/opt/gpusetup", "packages": {"torch": "2.14.1"}, **expect}
+    lock = {"schema": SCHEMA, "key": "another matrix", "stack": STACK, "wanted": wanted}
+    packages = {"torch": "2.14.1", "nvidia-nvjitlink": nvjitlink}
+    there = Python(path="/opt/gpusetup/bin/python3", version="3.12", ensurepip=True, packages=packages)
+    return changed(bare, state=record({"lock": lock, "expect": {"python": python}}), pythons=(*bare.pythons, there))
+
+
+@pytest.mark.parametrize(
+    ("lines", "nvjitlink", "upgrade", "becomes", "anew"),
+    [
+        ((LINE,), "13.5.37", False, (LINE,), False),  # from before the limits: it stays as it was made
+        ((LINE,), "13.0.88", True, (LINE,), False),
+        ((LINE,), "13.5.37", True, LIMITED, True),
+        (NEWER, "13.0.88", False, NEWER, False),  # limits on record follow a driver that is older now
+        (NEWER, "13.3.73", False, LIMITED, True),
+    ],
+)
+def test_an_environment_is_made_anew_only_where_a_wheel_is_beyond_its_limit(lines, nvjitlink, upgrade, becomes, anew):
+    plan = planner.first(with_environment(lines, nvjitlink), asked(LINE, upgrade=upgrade)).plan
+    assert tuple(plan.variables.gpu_python_requirements or ()) == becomes
+    assert ("python" in [action.kind for action in plan.actions]) is anew
+
+
+def test_what_the_probe_does_not_list_is_judged_by_the_record():
+    """A lock with hashes names dozens of packages; the probe tells of the frameworks alone."""
+    lines = ("torch==2.14.1 --hash=sha256:aa", "networkx==3.5 --hash=sha256:bb")
+    known = {"torch": "2.14.1", "networkx": "3.5"}
+    assert lacking(lines, with_environment(lines, "13.0.88", packages=known), asked(LINE)) == []
+    damaged = with_environment(lines, "13.0.88", packages=known, now="its packages were changed")
+    assert lacking(lines, damaged, asked(LINE)) == [lines[1]]

@@ -25,12 +25,14 @@ from tests.unit.plan.conftest import (
     host,
     nvidia_ubuntu,
     planner,
+    with_installed,
 )
 
 DISTRO = changed(DRIVER, source="distro")
 NEWEST = asked("driver==580.178.04")
 RTX = machine("ubuntu24.04-rtx4090-open", driver=None)
 T4 = machine("debian12-t4-open", driver=None)
+SWITCHED = machine("ubuntu24.04-h200x8-fabricmanager", driver=None)
 ROCKY = machine("rocky9-a100-open", driver=None)
 
 
@@ -63,6 +65,50 @@ def test_a_host_that_its_cloud_is_about_to_stop_changes_only_when_asked():
     assert kinds(despite) == kinds(planned(planner, T4, DISTRO, debian12_archive))
     assert {refusal(plan).message, "a g4dn.metal has 8 GPUs, here it has 1"} <= {*despite.warnings}
     assert planner.first(host("ubuntu24.04-h200-keep", virtualisation=cloud), DRIVER).plan.state == "unchanged"
+
+
+def test_debians_candidates_decide_the_flavour():
+    plan = planned(planner, T4, DISTRO, debian12_archive)
+    assert (plan.stack.driver.version, plan.stack.driver.module) == ("535.309.01", "proprietary")
+    assert "nvidia-open-kernel-dkms" in plan.variables.gpu_packages_remove
+    assert any("535.261.03" in text for text in plan.warnings), plan.warnings
+
+
+def test_backports_that_the_host_uses_get_the_drivers_components_too():
+    def sources_of(*more):
+        facts = changed(T4, packages={"sources": (*T4.packages.sources, *more)})
+        return planned(planner, facts, DISTRO, debian12_archive).variables.gpu_repo_sources
+
+    backports = "bookworm-backports"
+    assert backports not in {source.like_suite for source in sources_of()}, "only what the host uses is switched on"
+    own = next(source for source in T4.packages.sources if "bookworm" in source.suites)
+    more = changed(own, suites=(backports,), components=("main",))
+    (entry,) = [item for item in sources_of(more) if item.like_suite == backports]
+    assert {"contrib", "non-free"} <= set(entry.components)
+    written = changed(more, file=f"/etc/apt/sources.list.d/gpusetup-{backports}.sources", components=entry.components)
+    assert sources_of(more, written) == sources_of(more), "ours are not switched off again"
+
+
+def test_another_series_of_debian_takes_the_place_of_the_installed_one():
+    plain = {"nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "firmware-nvidia-gsp"}
+    old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")
+    facts = with_installed(T4, dict.fromkeys(plain, "535.309.01-0+deb12u1"))
+    plan = planned(planner, facts, DISTRO, answer([], *((name, "470.256.02-1~deb12u1") for name in old)))
+    assert (set(names(plan)), set(plan.removals)) == (set(old), plain)
+
+
+@pytest.mark.parametrize(("branch", "fabric"), [("570", "nvidia-fabricmanager-570"), ("595", "nvidia-fabricmanager")])
+def test_names_follow_the_branch(branch, fabric):
+    plan = planned(planner, SWITCHED, asked(f"driver=={branch}.*"), nvidia_ubuntu)
+    assert plan.variables.gpu_fabric_packages[0].name == fabric
+    assert names(plan)[0].startswith("nvidia-driver-pinning-") is (branch == "595")
+
+
+def test_a_mirror_is_trusted_by_the_full_fingerprint_of_its_own_key():
+    wish = changed(DRIVER, source="http://mirror.lab:8080", source_fingerprints=("A" * 40,))
+    (source,) = planner.first(RTX, wish).ask.gpu_repo_sources
+    assert source.key.fingerprints == ("A" * 40,)
+    assert source.key.url == "http://mirror.lab:8080/compute/cuda/repos/ubuntu2404/x86_64/aaaaaaaa.pub"
 
 
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one():
