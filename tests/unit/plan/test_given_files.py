@@ -17,11 +17,15 @@ from tests.records import lock_of, record
 from tests.refusals import refused
 from tests.unit.plan.conftest import DRIVER, answer, asked, drafted, host, planner
 
+DEB = "ubuntu2404-560.35.03_1.0-1_amd64.deb"
+LOCAL = [("/a", DEB), ("/a", "rhel8-510.47.03-1.0-1.x86_64.rpm"), ("https://mirror", DEB)]
 RUN = "/root/NVIDIA-Linux-x86_64-580.142.run"
 OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
 
 
 def test_other_sources_are_no_files_and_a_file_under_another_name_is_refused_with_the_right_ones():
+    found = [file_source(f"{place}/nvidia-driver-local-repo-{name}") for place, name in LOCAL]
+    assert [one and (one.kind, one.directory) for one in found] == [("deb", "ubuntu2404"), ("rpm", "rhel8"), None]
     assert {file_source(path) for path in ("/srv/bundle", "nvidia", "https://mirror/x.run", "/a/setup.run")} == {None}
     with refused(BadInputError, hint="NVIDIA-Linux-"):
         read_level({"gpusetup_source": "/root/driver.run"}, "host", prefix="gpusetup_")
@@ -142,6 +146,12 @@ def test_of_a_cloud_comes_the_newest_that_was_asked_for_and_that_the_host_takes(
 def test_no_file_is_refused_with_those_that_are_known(cloud, wishes, words):
     (refusal,) = planned(cloud, **wishes).refusals
     assert (refusal.reference, words in refusal.note) == ("GS-356", True), refusal.note
+
+
+def test_a_published_digest_is_asked_for_unless_the_site_names_one():
+    for digest, wish in (("72056e38", {}), ("ab" * 32, {"source_sha256": "ab" * 32})):
+        plan = planned("azure", vgpu_host="20.2", **wish)
+        assert str(plan.variables.gpu_driver_runfile_sha256).startswith(digest)
 
 
 @pytest.mark.parametrize("cloud", ["google", "alibaba"])

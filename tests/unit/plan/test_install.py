@@ -47,6 +47,12 @@ def test_a_shell_reads_every_line(install):
         subprocess.run(["sh", "-n"], input=script, text=True, check=True, timeout=10)
 
 
+def test_every_cupy_of_a_cuda_with_wheels_has_its_toolkit():
+    for version in ("13.0.0", "12.8.0", "11.8.0"):
+        lines = install_of(resolved("cupy", f"cuda=={version}"), matrix()).pip
+        assert "cuda-toolkit==" in lines[1] or "nvidia-cuda-runtime-cu11==" in lines[1], lines
+
+
 def test_a_driver_that_stays_is_not_asked_for():
     stays = resolved("torch", driver="580.178.04")
     pin = f"torch=={stays.stack.torch.version}+{stays.stack.torch.variant}"

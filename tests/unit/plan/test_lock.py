@@ -9,6 +9,8 @@ import pytest
 from gpusetup.bootstrap import hashes
 from gpusetup.cli.lock import load_lock
 from gpusetup.cli.main import main
+from gpusetup.components.driver.archives import last_seen
+from gpusetup.components.judge import versions
 from gpusetup.errors import BadInputError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.lock import PipHashes
@@ -47,6 +49,18 @@ def test_one_with_hashes_is_read_back_whole_and_refused_when_a_hash_was_edited()
 
 def _written(says, *words):
     return json.loads(says(0, "lock", *words, "--gpu", "t4", "--vars"))
+
+
+@pytest.mark.parametrize("system", ["debian12", "debian13"])
+def test_the_drivers_that_an_archive_last_had_count_where_nobody_asked_it(system):
+    rows = [row for row in matrix().repos.distro_drivers if system in row.systems and row.version]
+    whole = {versions.upstream(row.version) for row in rows if row.module == "proprietary"}
+    assert {item.version for item in last_seen(matrix().repos, system)} == whole > set()
+
+
+def test_the_libraries_of_a_cuda_have_packages_for_the_roles(says):
+    packages = _written(says, "driver", "cuda", "cudnn", "nccl", "--os", "ubuntu24.04")["gpu_cuda_packages"]
+    assert {item["name"].partition("-")[0] for item in packages} >= {"cuda", "libcudnn9", "libnccl2"}
 
 
 def test_a_driver_that_the_archive_never_had_is_not_promised(says):

@@ -163,3 +163,11 @@ def test_resolve_plan_and_doctor_say_the_same(tmp_path, device, architecture):
     found = diagnose(look)
     assert found.cause.cause == "open-module-pre-turing"
     assert any(said in ruled.text for ruled in found.ruled)
+
+
+def test_where_prebuilt_is_asked_for_and_nothing_follows_the_kernel_is_held():
+    for offered, held in ((ARCHIVE, False), (NO_FOLLOWER, True)):
+        plan = planned(ubuntu(), offered, source="distro", module="prebuilt")
+        assert names(plan)[0] == f"linux-modules-nvidia-580-server-open-{NOBLE}"
+        assert ("linux-image*" in plan.variables.gpu_packages_hold) is held
+        assert any(reason.rule == "module-kernel-held" for reason in plan.reasons) is held

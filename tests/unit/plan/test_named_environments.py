@@ -3,9 +3,12 @@
 import msgspec
 import pytest
 
+from gpusetup.components.base import Offers
 from gpusetup.components.python.environments import with_one_driver
-from gpusetup.errors import NoStackError, PreflightError
+from gpusetup.components.python.requirements import pythons_of
+from gpusetup.errors import BadInputError, NoStackError, PreflightError
 from gpusetup.model.facts import Python
+from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.requests import parse_requirements
@@ -57,6 +60,23 @@ def test_one_that_was_damaged_is_made_again():
     assert python_actions(planner, damaged, settings()) == {
         "python-environment-serve": "environment serve: /opt/gpusetup-serve is not as it was installed: missing"
     }
+
+
+def test_a_driver_that_one_of_them_cannot_have_names_that_one():
+    plan = planner.first(facts, settings({"old": ["vllm==0.19.*"], "new": ["torch==2.15.*"]}, driver="570.*")).plan
+    assert [refusal.message.partition(":")[0] for refusal in plan.refusals] == ["environment new"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"serve": [7]}, "is not a list of requirements"), ({"serve": {"torch": "2.14"}}, "is not a list of requirements"),
+        ({"serve": ["python==3.12"]}, "no package"), ({"serve": ["torch", "driver==580.*"]}, "driver does not belong"),
+    ],
+)  # fmt: skip
+def test_what_is_no_set_of_environments_is_refused_where_it_stands(value, said):
+    with refused(BadInputError, "GS-377", message=said):
+        settings(value)
 
 
 class _Chooser:
@@ -157,3 +177,9 @@ def test_an_environment_of_another_python_is_made_anew():
         old = Python(path="/opt/gpusetup/bin/python3", version=python, ensurepip=True, packages=packages)
         actions = planner.recorded(beside(rocky, old), wishes("torch"), plan.lock).plan.actions
         assert ("python-packages" in [action.id for action in actions]) is wanted
+
+
+def test_a_host_of_an_unknown_distribution_tells_its_python_itself():
+    kylin = host("rocky9-a100-open", os={"id": "kylin", "version_id": "V11"})
+    assert pythons_of(kylin, Settings(), None, Offers(None)) == ("3.9",)
+    assert pythons_of(changed(kylin, pythons=()), Settings(), None, Offers(None)) is None

@@ -1,14 +1,19 @@
 """Desktops in plans: what may be written, the packages, what changes."""
 
+from gpusetup.components.base import Context, Offers
 from gpusetup.components.desktops import DESKTOPS
+from gpusetup.errors import PreflightError
+from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import SCHEMA, HostRecord, RecordedService
 from gpusetup.model.facts import Service
 from gpusetup.model.package import Package, PackageSet
-from gpusetup.model.settings import DesktopsWish
+from gpusetup.model.settings import DesktopsWish, Settings
+from gpusetup.model.stack import Stack
 from gpusetup.plan.lifecycle import differences
 from tests.hosts.machines import changed
 from tests.lab.repository import catalog
 from tests.records import lock_of
+from tests.refusals import refused
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
 WISH = DesktopsWish(users=("alice", "bob"))
@@ -19,13 +24,39 @@ DISTRIBUTION = [
 UNIT = "gpusetup-desktop-of-alice.service"
 
 
+def planned(*offered, **more):
+    offers = answer(catalog.ubuntu(), *((name, "1.0") for name in (*DISTRIBUTION, *offered)))
+    settings = asked("driver", desktops=changed(WISH, **more))
+    return planner.second(host(RTX, driver=None), settings, offers).plan
+
+
+def names(plan):
+    return [package.name for package in plan.variables.gpu_desktop_packages]
+
+
+def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server():
+    plan = planned("virtualgl")
+    assert (plan.refusals, names(plan)) == ((), ["virtualgl", *DISTRIBUTION])
+    drawing = [package for package in plan.variables.gpu_driver_packages if package.name.startswith("libnvidia-gl")]
+    assert [package.version.startswith(plan.stack.driver.version) for package in drawing] == [True]
+    actions = {action.id: action for action in plan.actions}
+    assert actions["install-desktops"].why == "VNC by the distribution's TigerVNC: no repository here has TurboVNC"
+    where = "drawn on the GPU by EGL, at 127.0.0.1:6080 to 6081"
+    assert actions["service-desktops"].what == f"a desktop of 1920x1080 for alice, bob, {where}"
+
+
+def test_a_repository_without_virtualgl_is_refused_and_a_package_that_is_there_counts():
+    with refused(PreflightError, "GS-387", message="needs virtualgl, which", hint="gpusetup_extra_sources"):
+        planned()
+    there = host(RTX, packages={"installed": dict.fromkeys([*DISTRIBUTION, "virtualgl"], "1.0")})
+    context = Context(facts=there, settings=Settings(desktops=WISH), offers=Offers({}), repos=matrix().repos)
+    brought = DESKTOPS.wants(context, "apt", Stack(), matrix())
+    assert [package.name for package in brought.packages] == ["virtualgl", *DISTRIBUTION]
+
+
 def test_turbovnc_is_taken_where_a_repository_has_it():
-    names = (*DISTRIBUTION, "virtualgl", "turbovnc", "startxfce4")
-    offers = answer(catalog.ubuntu(), *((name, "1.0") for name in names))
-    settings = asked("driver", desktops=changed(WISH, session="startxfce4"))
-    plan = planner.second(host(RTX, driver=None), settings, offers).plan
-    packages = [package.name for package in plan.variables.gpu_desktop_packages]
-    assert packages == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
+    plan = planned("virtualgl", "turbovnc", "startxfce4", session="startxfce4")
+    assert names(plan) == ["virtualgl", *DISTRIBUTION[:4], "turbovnc"]
     (install,) = (action for action in plan.actions if action.id == "install-desktops")
     assert install.why == "VNC by TurboVNC, which a repository here has"
 

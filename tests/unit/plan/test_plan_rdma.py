@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from gpusetup.components.judge import gpudirect
-from gpusetup.components.rdma import RDMA, Driver, memory_way
+from gpusetup.components.rdma import RDMA, Driver, memory_way, storage_way
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord, RecordedFile
@@ -16,7 +16,7 @@ from tests.lab.repository import catalog
 from tests.refusals import refused
 from tests.unit.plan.conftest import answer, asked, changes, host, planner
 
-NEW = "6.8.0-60-generic"
+NEW, OLD = "6.8.0-60-generic", "5.15.0-100-generic"
 INBOX = [(name, "44.0-2") for name in matrix().rdma.packages[0].packages]
 OPEN, CLOSED = Driver("580.95.05", "open"), Driver("580.95.05", "proprietary")
 TABLE = matrix().rdma
@@ -62,6 +62,39 @@ def test_a_way_that_is_asked_for_and_cannot_be_is_refused(asked, driver, stack, 
 def planned(offered=tuple(INBOX), facts=(), **wishes):
     facts = host("ubuntu24.04-h200-keep", driver=None, **dict(facts))
     return planner.second(facts, asked("driver", **wishes), answer(catalog.ubuntu(), *offered)).plan
+
+
+@pytest.mark.parametrize(
+    ("facts", "wish", "way", "says"),
+    [
+        (machine(), "auto", "p2pdma", "no module is needed"),
+        (machine(OLD), "auto", "nvidia-fs", f"no P2PDMA, as kernel {OLD} is older than"),
+        (machine(), "nvidia-fs", "nvidia-fs", "set by gpusetup_gds"),
+        (machine(storage=Storage(p2pdma=True)), "auto", "p2pdma", "no module is needed"),
+        (machine(storage=Storage(p2pdma=False)), "auto", "nvidia-fs", "is built without PCI peer-to-peer DMA"),
+    ],
+)
+def test_files_come_by_p2pdma_before_nvidia_fs(facts, wish, way, says):
+    found = storage_way(facts, OPEN, wish, True, TABLE)
+    assert (found.name, says in found.why) == (way, True), found.why
+
+
+def test_where_no_way_for_files_is_left_both_reasons_are_told():
+    with refused(PreflightError, "GS-383", message="nvidia-fs needs the open kernel modules; no P2PDMA, as"):
+        storage_way(machine(), CLOSED, "auto", True, TABLE)
+
+
+def test_an_rdma_stack_without_an_adapter_is_told():
+    told = "no adapter with RDMA is seen here"
+    for adapter in (None, Rdma()):
+        plan = planned(facts={"rdma": adapter}, rdma="inbox")
+        assert any(told in text for text in plan.warnings) is (adapter is None)
+
+
+def test_a_spark_has_no_gpudirect():
+    spark = (changed(machine().gpus[0], name="GB10"),)
+    with refused(PreflightError, "GS-382", message="GB10 has no GPUDirect"):
+        planned(facts={"gpus": spark}, gdrcopy=True)
 
 
 def test_storage_by_p2pdma_takes_a_reboot():

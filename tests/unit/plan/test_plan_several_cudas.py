@@ -4,8 +4,9 @@ import pytest
 
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Cuda
-from gpusetup.model.package import CudaRoot
+from gpusetup.model.package import CudaRoot, PackageSet
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import exact_requirements
@@ -13,7 +14,8 @@ from gpusetup.plan.install import dockerfile
 from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed, machine
-from tests.unit.plan.conftest import nvidia_ubuntu, planner
+from tests.records import lock_of
+from tests.unit.plan.conftest import asked, nvidia_ubuntu, planner
 
 BOTH = Requirement(component="cuda", specifier="==12.9.*", beside=("==13.0.*",))
 WISH = Settings(requirements=(BOTH,))
@@ -21,8 +23,8 @@ ROOTS = tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor
 RTX = machine("ubuntu24.04-rtx4090-open", driver=None)
 
 
-def plan(facts):
-    plan = planner.second(facts, WISH, nvidia_ubuntu).plan
+def plan(facts, settings=WISH):
+    plan = planner.second(facts, settings, nvidia_ubuntu).plan
     assert plan.refusals == ()
     return plan
 
@@ -57,3 +59,14 @@ def test_an_image_holds_one_toolkit_and_wheels_cannot_bring_several():
 )  # fmt: skip
 def test_an_inventory_names_them_in_a_list(value, read):
     assert read_level({"gpusetup_cuda": value}, "host h", prefix="gpusetup_")["versions"]["cuda"] == read
+
+
+def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other():
+    both = ("cuda-toolkit-12-9", "cuda-toolkit-13-0")
+    gone = {"libcublas-13-0", "cuda-toolkit-13-0", "cuda-toolkit-13-0-config-common"}
+    lock = changed(lock_of(PackageSet(manager="apt", cuda_roots=ROOTS)), wanted={"manage_driver": False})
+    brought = dict.fromkeys([*both, *gone, "libcublas-12-9", "libnccl2"], "1")
+    facts = changed(RTX, state=HostRecord(lock=lock, brought=brought))
+    removed = set(plan(facts, asked("cuda==12.9.*")).variables.gpu_packages_remove)
+    assert removed & set(brought) == gone
+    assert not set(both) & set(plan(facts).variables.gpu_packages_remove), "while both are asked for none goes"

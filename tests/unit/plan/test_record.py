@@ -10,6 +10,7 @@ from gpusetup.errors import PreflightError
 from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Apply, HostRecord, Verified
+from gpusetup.model.facts import Unreadable
 from gpusetup.plan.requests import request_for
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed
@@ -84,6 +85,13 @@ def test_an_earlier_record_that_was_lost_is_told():
         "an earlier record was lost (it is no JSON); the rest of it: /x: changes that gpusetup made before noon are unknown"
     )
     assert record({"verified": {"verdict": "pass", "newer": 1}}).verified == Verified(verdict="pass")
+
+
+def test_a_record_that_is_lost_is_begun_anew_unless_only_root_can_read_it():
+    for why, told in (("it is no JSON", ["it is no JSON"]), ("Permission denied", [])):
+        facts = changed(keep, state=None, unreadable=(Unreadable(field="state", reason=why),))
+        plan = planner.first(facts, DRIVER).plan
+        assert [action.why for action in plan.actions if action.kind == "record"] == told
 
 
 STACK = {
