@@ -19,14 +19,9 @@ from gpusetup.cli.main import main
 from gpusetup.content import host_code
 from gpusetup.errors import GpuSetupError, NoStackError
 from gpusetup.model.lock import PipHashes, PipRequirements
+from tests.modules.stand_ins import write
 from tests.refusals import refused
 from tests.replay import Replay, metadata, packed, serving
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 
 TARGET = Target("3.11", "x86_64", "2.35")
 ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
@@ -161,3 +156,18 @@ def test_a_platform_without_wheels_is_a_no(site, tag):
     with refused(NoStackError, message="Python 3.11 on x86_64 with glibc 2.35") as caught:
         hashes_of(pins("frame==1.0"), TARGET)
     assert "frame" in caught.value.context
+
+
+def test_what_uv_locks_is_the_lock_and_what_has_no_digest_is_refused(monkeypatch, tmp_path):
+    program = tmp_path / "uv"
+    write(tmp_path, {"pylock": LOCKED})
+    write(
+        tmp_path,
+        {"uv": f'#!/bin/sh\nwhile [ "$1" != --output-file ]; do shift; done\ncat {tmp_path}/pylock > "$2"\n'},
+        0o755,
+    )
+    choose(monkeypatch, str(program))
+    assert hashes_of(pins("frame==1.0"), TARGET)[0].wheels == ("frame==1.0 --hash=sha256:aa --hash=sha256:bb",)
+    write(tmp_path, {"pylock": LOCKED.replace('{ sha256 = "bb" }', "{}")})
+    with refused(GpuSetupError, "GS-772"):
+        hashes_of(pins("frame==1.0"), TARGET)

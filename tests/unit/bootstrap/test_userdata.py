@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -20,6 +21,8 @@ import yaml
 
 from gpusetup.cli.main import main
 from gpusetup.model.bundle import Manifest
+from tests.lab.process import until
+from tests.modules.stand_ins import write
 from tests.stored import stored_rows
 
 ROOT = Path(__file__).parents[3]
@@ -155,3 +158,103 @@ def test_instances_are_an_inventory(tmp_path, document, name, group):
     listed = json.loads(done.stdout)
     assert listed["_meta"]["hostvars"] == {name: {"ansible_host": "10.0.0.1"}}
     assert listed[group]["hosts"] == [name]
+
+
+@pytest.mark.parametrize(
+    ("words", "reference"),
+    [
+        (("torch", "--source", "ftp://x"), "GS-709"), ((*WISH, "--source", "ftp://x"), "GS-721"),
+        ((*WISH, "--source", "https://u:p@x.example"), "GS-722"),
+        ((*WISH, "--source", "https://x.example/$(id)`"), "GS-721"), ((*WISH, "--size-limit", "5000"), "GS-703"),
+        ((*WISH, "--lock-url", "https://x.example/l", "--lock-digest", "0" * 64), "GS-706"),
+        (("--lock-url", "https://x.example/l", "--lock-digest", "abc"), "GS-708"),
+        ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"), ((*WISH, "--set", "ansible_user=root"), "GS-724"),
+        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"),
+        ((*WISH, "--callback", "https://c.example", "--token-file", "/dev/null"), "GS-139"),
+        ((*WISH, "--join", "/etc/hostname"), "GS-725"), ((*WISH, "--ca", "/nowhere"), "GS-726"),
+        ((*WISH, "--reboots", "-1"), "GS-704"), ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(manifest, words, reference):
+    usual = {"--source": "https://files.example", "--manifest": manifest}
+    done = cloud_init(*(part for pair in usual.items() if pair[0] not in words for part in pair), *words)
+    assert done.code == 3, done.out
+    assert f"[{reference}" in done.err
+
+
+@pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs: apt-get install cloud-init")
+def test_cloud_init_accepts_it(manifest, tmp_path):
+    path = tmp_path / "user-data"
+    for words in ((*WISH, "--splay", "60"), ("--lock-url", "https://x.example/l", "--lock-digest", "0" * 64)):
+        path.write_text(made(manifest, *words))
+        subprocess.run(["cloud-init", "schema", "--config-file", path], check=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "begins_anew"), [("done", True), ("failed", True), ("applying", False), ("rebooting", False)]
+)
+def test_a_clone_of_a_finished_machine_begins_anew(tmp_path, before, begins_anew):
+    """The real script with its folders moved and a systemctl that only says yes; the wait ends with a final state."""
+    text = FIRST_STAGE.read_text()
+    state = tmp_path / "state"
+    text = text.replace('"/var/lib/gpusetup"', repr(str(state))).replace('"/etc/motd.d', f'"{tmp_path}/motd.d')
+    (tmp_path / "first-stage").write_text(text)
+    seen = tmp_path / "seen"
+    systemctl = (
+        f'#!/bin/sh\n[ "$1" = is-failed ] && exit 1\n[ "$1" = start ] || exit 0\n[ -e {state}/status.json ] && echo kept >{seen} || echo anew >{seen}\n'
+        f'echo \'{{"state": "done"}}\' >{state}/status.json\n'
+    )
+    write(tmp_path / "bin", {"systemctl": systemctl}, 0o755)
+    write(state, {"status.json": json.dumps({"state": before}), "first-boot": "an earlier boot"})
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, tmp_path / "first-stage", "boot"], env=environment, timeout=60, check=False)
+    assert done.returncode == 0
+    assert seen.read_text().strip() == ("anew" if begins_anew else "kept")
+    first = (state / "first-boot").read_text()
+    assert (first == "an earlier boot") is not begins_anew
+
+
+def test_a_start_waits_for_what_a_killed_one_left_working(tmp_path):
+    python = f"#!/bin/sh\n[ $2 = venv ] && mkdir -p $4/bin && exec cp $0 $4/bin\necho begins >>{tmp_path}/log; sleep 1; echo ends >>{tmp_path}/log\n"
+    manifest = json.dumps({"sets": {"a": []}, "pip": "pip", "files": {"pip": {"sha256": ""}}, "gpusetup": "1"})
+    documents = {"bootstrap.json": '{"source": "", "manifest_sha256": "a"}', "bundle/manifest.json": manifest}
+    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes(), "python": python, **documents}, 0o755)
+    code = (
+        "import sys; place = sys.argv[1]; sys.path.insert(0, place); import first_stage as f\n"
+        "f.STATE, f.ETC, f.HOME, f.find_python = place, place, place + '/home', lambda _: (place + '/python', 'a')\n"
+        "f.fetch = f.tell = f.trust = lambda *_: None\nf.prepare()"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv) as killed:
+        until((tmp_path / "log").exists, "pip is at work", 60)
+        killed.kill()
+    subprocess.run(argv, check=True)
+    assert (tmp_path / "log").read_text().split() == ["begins", "ends"] * 2
+
+
+@pytest.mark.parametrize(
+    ("manager", "has", "installs", "found"),
+    [
+        ("dnf", "3.9", "3.12", "3.12"), ("dnf", "3.6", "3.11", "3.11"), ("dnf", "3.9", "3.12 the second time", "3.12"),
+        ("zypper", "3.6", "311", "3.11"), ("apt-get", "3.10", "", "3.10"), ("dnf", "3.9", "", None),
+    ],
+)  # fmt: skip
+def test_a_python_is_found_or_installed(tmp_path, manager, has, installs, found):
+    """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
+    installs, _, late = installs.partition(" ")
+    folder = tmp_path / "bin"
+    made = f"{folder}/python{found}"
+    away = f"[ -e {folder}/asked ] || {{ : >{folder}/asked; exit 1; }}\n" if late else ""
+    gives = f'[ "$3" = python{installs} ] || exit 1\n{away}printf "#!/bin/sh\\necho {found}\\n" >{made}; /bin/chmod 755 {made}'
+    write(folder, {"python3": f"#!/bin/sh\necho {has}\n", manager: f"#!/bin/sh\n{gives}\n"}, 0o755)
+    write(tmp_path, {"first_stage.py": FIRST_STAGE.read_bytes()})
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None; f.PAUSE = 0\n"
+        "sets = {v + '-' + os.uname().machine: [] for v in ('3.10', '3.11', '3.12')}\n"
+        "try: print(f.find_python(sets)[1].split('-')[0])\n"
+        "except f.Failed as e: print(e.problem['reference'])"
+    )
+    environment = {"PATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment, timeout=60)
+    assert done.stdout.splitlines()[-1] == (found or "GS-733")

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.model.diagnosis import Need, Step
 from gpusetup.monitoring.files import meaning_of
-from gpusetup.recovery.table import Reset, settled, table
+from gpusetup.recovery.table import Reset, of_driver, of_xid, settled, table
 from gpusetup.recovery.table import catalogue as xids
 
 
@@ -57,3 +57,27 @@ XID = "NVRM: Xid (PCI:0000:17:00): 62, pid=1"
 def test_only_xids_of_that_gpu_before_that_moment_are_settled(line, done):
     assert settled(line, RESETS) is done
     assert settled(line, {}) is False
+
+
+def test_every_xid_has_a_bucket_of_the_table_and_only_late_numbers_have_none():
+    known = xids().xids
+    assert {entry.bucket for entry in known.values()} <= set(table().buckets)
+    assert sorted(number for number, entry in known.items() if entry.bucket == "unknown") == list(range(162, 173))
+
+
+@pytest.mark.parametrize(
+    ("word", "need", "steps"),
+    [("GPU Reset", "reset", ("reset",)), ("Drain and Reset", "drain-reset", ("drain", "reset")), ("New", "look", ())],
+)
+def test_the_driver_s_own_word_decides_and_a_new_one_wants_a_person(word, need, steps):
+    told = of_driver(word, ["0000:17:00.0"])
+    assert (told.need, told.steps, told.gpus) == (need, steps, ("0000:17:00.0",))
+
+
+@pytest.mark.parametrize(
+    ("number", "need"),
+    [(13, "program"), (43, "nothing"), (48, "reset"), (54, "hands"), (62, "reset"), (74, "reset"), (79, "reboot"), (78, "update"),
+     (142, "support"), (145, "look"), (167, "look"), (9999, "look")],
+)  # fmt: skip
+def test_the_catalogue_s_bucket_decides(number, need):
+    assert of_xid(number).need == need
