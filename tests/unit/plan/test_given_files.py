@@ -33,9 +33,9 @@ def test_other_sources_are_no_files_and_a_file_under_another_name_is_refused_wit
         read_level({"gpusetup_source_sha256": "abc"}, "host", prefix="gpusetup_")
 
 
-def plan(facts=None, *, installed=(), host_parts=(), **wishes):
+def plan(facts=None, *, host_parts=(), **wishes):
     """Plan a host without a driver, or these facts, from a `.run` file."""
-    parts = {"driver": None, "dkms": (), "packages": {"installed": dict(installed)}, **dict(host_parts)}
+    parts = {"driver": None, "dkms": (), "packages": {"installed": {}}, **dict(host_parts)}
     wish = changed(DRIVER, **{"source": RUN, **wishes})
     return drafted(planner, facts or host("debian12-t4-open", **parts), wish, OFFERED).plan
 
@@ -80,8 +80,8 @@ def test_what_a_file_cannot_bring():
 GOOGLE = "https://storage.googleapis.com/nvidia-drivers-us-public/GRID"
 
 
-def run(version, kind="-grid"):
-    return f"/root/NVIDIA-Linux-x86_64-{version}{kind}.run"
+def run(version):
+    return f"/root/NVIDIA-Linux-x86_64-{version}-grid.run"
 
 
 def guest(name="debian12-t4-open", *, vgpu=True, **parts):
