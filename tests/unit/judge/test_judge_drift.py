@@ -163,3 +163,56 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts):
 def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(facts, users, says):
     facts["module_users"] = {name: {"references": count, "holders": by} for name, (count, by) in users.items()}
     assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")
+
+
+def test_what_will_be_built_counts_as_there(facts):
+    facts["kernel"]["installed"] = []
+    assert driver.obstacle(driver.built(facts, WISH), WISH) is None
+    facts["simulated"] = True
+    assert driver.obstacle(driver.built(facts, WISH), WISH) is not None
+
+
+def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts):
+    record = {"expect": {"driver_version": VERSION, "driver_module": "open"}}
+    assert drift.differences(facts, record) == []
+    facts["kernel"]["running"] = "5.10"
+    assert [(found.id, found.now) for found in drift.differences(facts, record)] == [("kernel", "5.10")]
+    facts["driver"] = None
+    boots = "kernel 5.10 runs, the driver is there for 6.1.0-2"
+    assert driver.reboot_reasons(facts, WISH) == [boots, f"nvidia {VERSION} is wanted, none is loaded"]
+    assert driver.obstacle(facts, WISH) == f"the running kernel 5.10 has no module {VERSION}"
+    other = driver.module_problem({"version": VERSION, "flavour": "proprietary"}, "5.10", WISH)
+    assert (other or "").endswith("the proprietary one, not the open one")
+
+
+def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts):
+    facts["processes"] = [{"pid": 1, "command": "nvidia-persiste"}, {"pid": 77, "command": "python3"}]
+    assert driver.obstacle(facts, WISH) == "in use by python3 (77)"
+
+
+def test_a_module_by_another_key_than_the_kernel_lists_is_not_taken(facts):
+    facts["secure_boot"] = True
+    facts["firmware"]["trusted_keys"] = [{"name": "CA", "serial": "1a", "issuer": "CA", "key": "2b"}]
+    assert driver.taken(facts, {"signed": True, "signer": "CA", "key": "1b"}) is None
+
+
+def test_an_environment_without_its_interpreter_is_a_difference(facts):
+    python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "no such interpreter"}
+    (found,) = drift.differences(facts, {"expect": {"python": python}})
+    assert (found.id, found.now) == ("python", "no such interpreter")
+
+
+def test_of_a_package_database_that_cannot_be_read_only_that_is_told(facts):
+    record = {"packages": {"driver": "1"}, "open": {"unit:x": {"what": "unit x", "aim": "be enabled", "since": "1"}}}
+    facts["packages"].update(installed={"driver": "2"}, problems=["no answer"])
+    begun = "to be enabled, begun at 1 and not finished"
+    told = [(found.what, found.now) for found in drift.differences(facts, record)]
+    assert told == [("unit x", begun), ("package driver", "2"), ("the package database", "no answer")]
+
+
+def test_a_stray_library_of_a_package_that_goes_needs_nobody(facts):
+    facts["driver"]["libraries"] = {"libcuda.so.1": ["570.1", VERSION]}
+    facts["packages"]["installed"] = {"nvidia-driver": f"{VERSION}-1", "libnvidia-compute-570-server": "570.1-1"}
+    lock = {"wanted": {"packages": {"remove": ["libnvidia-compute-570*"]}}}
+    record = {"expect": {"driver_version": VERSION}, "packages": {"nvidia-driver": f"{VERSION}-1"}, "lock": lock}
+    assert [(found.mend, found.now) for found in drift.differences(facts, record)] == [("apply", "570.1")]

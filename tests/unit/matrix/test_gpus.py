@@ -3,7 +3,7 @@
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.gpus import find_gpu
+from gpusetup.matrix.gpus import find_gpu, gpus_named
 from tests.property.test_command_line import run
 from tests.refusals import refused
 
@@ -44,3 +44,9 @@ def test_the_page_of_a_gpu_has_the_mig_profiles_of_its_json(shipped):
 def test_the_table_is_narrowed_by_cloud_and_gpu():
     text = run(["matrix", "instances", "aws", "--gpu", "h100"])[1]
     assert ("p5.48xlarge" in text, "p4d" in text) == (True, False)
+
+
+def test_a_capability_that_no_gpu_has_gets_one_answer(shipped):
+    for ask in (find_gpu, gpus_named):
+        with pytest.raises(BadInputError, match=r"capability 9\.9"):
+            ask(shipped, "sm_99")

@@ -64,3 +64,13 @@ def test_install_prints_the_lines_and_nothing_else(way, capsys):
     assert main(["resolve", "torch", "--os", "ubuntu24.04", "--install", way]) == 0
     lines = install_of(resolved("torch", os="ubuntu24.04"), matrix()).lines(way)
     assert capsys.readouterr().out.splitlines() == list(lines)
+
+
+def test_what_is_compiled_against_torch_comes_after_it_without_isolation_and_a_stub_needs_no_tools():
+    answer = resolved("flash-attn", allow_builds=True)
+    *before, tools, last = install_of(answer, matrix()).pip
+    assert ("torch==" in before[-1], "ninja" in tools.split()) == (True, True)
+    assert last.endswith(f"--no-build-isolation flash-attn=={answer.stack.flash_attn.version}")
+    stub = install_of(resolved("tensorrt", allow_builds=True), matrix()).pip
+    assert "--no-build-isolation" not in " ".join(stub)
+    assert stub[-1].startswith(".venv/bin/python -m pip install tensorrt==")

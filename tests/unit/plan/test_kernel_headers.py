@@ -8,9 +8,11 @@ from gpusetup.components.driver.sources import context_of
 from gpusetup.components.judge import versions
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Offer
+from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
+from gpusetup.plan.requests import described_host
 from tests.stored import stored_rows
-from tests.unit.plan.conftest import answer, asked, host, planner
+from tests.unit.plan.conftest import answer, asked, debian12_archive, host, planner
 
 
 def _context(system, release, *, arch="x86_64", installed=(), offers=None):
@@ -79,3 +81,14 @@ def test_the_generation_of_a_branch_comes_and_the_others_go(driver, names, goes)
         assert versions.matches(name, variables.gpu_packages_remove), name
     for package in variables.gpu_driver_packages:
         assert not versions.matches(package.name, variables.gpu_packages_remove), package
+
+
+def test_headers_that_are_there_do_not_spare_the_metapackage():
+    """The running kernel's headers are there: without the metapackage the next kernel would have none."""
+    facts = host("debian12-t4-open", driver=None, packages={"installed": {}})
+    plan = planner.second(facts, Settings(source="distro"), debian12_archive).plan
+    assert plan.variables.gpu_packages_prerequisites[0].name == "linux-headers-amd64"
+
+
+def test_a_host_of_which_only_the_name_is_known_has_zypper():
+    assert described_host(Request(os="opensuse-leap15")).packages.manager == "zypper"

@@ -14,6 +14,7 @@ from gpusetup.model.settings import MigCut, MigInstance, RecordedInstance, Setti
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.model.tables import MigProfile
 from gpusetup.plan.actions import role_variables
+from gpusetup.plan.lifecycle import differences
 from gpusetup.plan.settings import read_level
 from tests.hosts.machines import changed
 from tests.refusals import refused
@@ -37,10 +38,10 @@ def layouts(facts, value, driver="580.159.04"):
     return found.wish, found.notes
 
 
-def cut(facts, *instances, mode="Enabled"):
+def cut(facts, *instances, mode="Enabled", pending=None):
     there = tuple(MigInstance(profile=name, start=place, compute=(name,)) for place, name in enumerate(instances))
     slices = Slices(instances=there, profiles=_OWN) if mode else None
-    gpus = (changed(gpu, mig=mode, mig_pending=mode, slices=slices) for gpu in facts.gpus)
+    gpus = (changed(gpu, mig=mode, mig_pending=pending or mode, slices=slices) for gpu in facts.gpus)
     return changed(facts, gpus=tuple(gpus))
 
 
@@ -121,3 +122,17 @@ def test_the_role_is_told_where_a_layout_is_wanted_or_on_record():
     assert role_variables(facts, wanted).gpu_mig_gpus is UNSET
     told = role_variables(recorded(facts), wanted)
     assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
+
+
+@pytest.mark.parametrize(
+    ("instances", "mode", "pending", "now", "mend"),
+    [
+        (("3g.71gb",), "Enabled", None, "1 x 3g.71gb", "apply"), ((), "Disabled", None, "off", "apply"),
+        ((), "Disabled", "Enabled", "off", "reboot"), (("1g.18gb", "1g.18gb"), "Enabled", None, "", ""),
+    ],
+)  # fmt: skip
+def test_somebody_else_s_layout_is_drift(instances, mode, pending, now, mend):
+    part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
+    facts = recorded(cut(host(_HOST), *instances, mode=mode, pending=pending), wanted=(part, part))
+    found = [(item.was, item.now, item.mend) for item in differences(facts) if item.id.startswith("mig-")]
+    assert found == ([("2 x 1g.18gb", now, mend)] if now else [])

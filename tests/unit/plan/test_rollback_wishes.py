@@ -83,6 +83,8 @@ def test_the_last_that_verified_and_is_another_one():
     )
     with refused(PreflightError, "GS-802"):
         choose((old("a1", "570", "skip"), old("a2")), "a2")
+    assert choose(history[:3], "").id == "a3"
+    assert choose((*history[:3], old("a4", "580", None)), "a4").id == "a3"
 
 
 def test_by_id_or_its_beginning():

@@ -13,6 +13,7 @@ from gpusetup.model.plan import Plan
 from gpusetup.model.settings import AppliedWanted, DesktopsWish, Settings
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.plan.settings import KNOWN, PREFIX, read_level, settings_for
+from gpusetup.resolve.requests import parse_requirements
 from gpusetup.rollout.batches import batches
 from gpusetup.rollout.looks import Rollout, _first, _strangers, _with_own_driver
 from gpusetup.rollout.options import Planning
@@ -185,3 +186,16 @@ def test_every_setting_group_of_packages_and_wish_on_record_is_of_one():
     kept = [component.kept for component in COMPONENTS if component.kept]
     of_the_stack = {"packages", "manage_driver", "requirements", "interpreter", "adopted", "services", "settings"}
     assert sorted(kept) == sorted(set(AppliedWanted.__struct_fields__) - of_the_stack)
+
+
+@pytest.mark.parametrize(
+    ("host", "line", "becomes"),
+    [
+        ({"torch": "2.6.*"}, "torch==2.4.* cuda>=12", "torch==2.6.* cuda>=12"), ({"nccl": "none"}, "torch nccl", "torch"),
+        ({"components": ["driver", "torch"]}, "python==3.12 cupy", "torch driver python==3.12"),
+        ({"flash_attn": "2.8.*"}, "", "flash-attn==2.8.*"),
+    ],
+)  # fmt: skip
+def test_the_host_wins_over_the_line(host, line, becomes):
+    found = settings_for(level(**host), {}, {}, parse_requirements(line.split())).requirements
+    assert [str(item) for item in found] == becomes.split()

@@ -67,3 +67,9 @@ def test_what_is_on_record_of_each_stays(ask):
     assert versions("cuda==12.8.*", "cuda==13.0.*") == ["12.8.0", "13.0.0"]
     assert versions("cuda==13.0.*", "cuda==12.8.*") == ["13.0.0", "12.8.0"]
     assert versions("cuda==13.0.*", "cuda==12.9.*")[0] == "13.0.0"
+
+
+def test_a_products_first_driver_only_warns_when_the_driver_is_named(ask):
+    resolution = ask("driver==535.154.05", gpu=["h200"])
+    assert resolution.stack.driver.version == "535.154.05"
+    assert any("lists h200 from driver 550.90.07" in text for text in resolution.warnings)

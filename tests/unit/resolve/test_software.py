@@ -191,3 +191,13 @@ def test_what_a_gpu_forbids_is_cited_from_the_components_own_sources(refused, sh
     file = shipped.package(name) if name == "tensorrt" else getattr(shipped, name)
     cited = refused(text, gpu=[gpu], allow_builds=True)["conflict"][-1]["source"]
     assert cited in {source.url for source in file.sources.values()}
+
+
+def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask):
+    reasons = ask("cudnn==9.6.*", "cuda==12.6.*", gpu=["h100"]).reasons
+    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in reason.text for reason in reasons)
+
+
+def test_a_long_conflict_without_a_package_is_told_whole(refused):
+    told = refused("torch<2.5", "jax>=0.7", "cudnn", gpu=("rtx 2080 ti",), driver="470.256.02")
+    assert len(told["conflict"]) > 4

@@ -12,6 +12,7 @@ from gpusetup.model.request import ELSEWHERE, Request
 from gpusetup.resolve.naming import typed
 from gpusetup.resolve.requests import parse_requirement, parse_requirements, question
 from gpusetup.resolve.tables import table_rows
+from tests.property.test_command_line import run
 from tests.stored import stored_rows
 
 
@@ -66,3 +67,10 @@ def test_a_number_of_gpus_by_its_usual_spellings(shipped, form):
                 assert (asked.gpus, asked.gpu_count, typed(asked)) == ((name,), 8, f"torch --gpu '8x {name}'")
             rows = [table_rows("gpu", said, Request(requirements=()), shipped) for said in (words, name)]
             assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("number", ["566.03", "566.36"])
+def test_a_driver_of_windows_is_judged_by_its_branch_as_that_of_wsl(number):
+    code, _out, err = run(["resolve", "torch", "--driver", number])
+    assert (code, f"{number} is a number of Windows" in err, "judged as R565" in err) == (0, True, True)
+    assert "Windows" not in run(["resolve", "cuda", "--driver", "435.21"])[2]

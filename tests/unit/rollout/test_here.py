@@ -84,3 +84,8 @@ def test_the_command_that_is_offered_wins():
     settings, lost = asked(["torch==2.6.*"], **{name: value})
     assert [str(item) for item in settings.requirements] == ["torch==2.6.*"]
     assert lost == ()
+
+
+@pytest.mark.parametrize("value", ["none", "latest"])
+def test_a_wish_that_loses_is_named_with_what_wins(value):
+    assert f"gpusetup_driver = {value} in the inventory wins" in asked(["driver==580.*"], gpusetup_driver=value)[1][0]
