@@ -129,3 +129,11 @@ def test_an_initramfs_that_is_nowhere_is_told(host):
     (host.root / f"lib/modules/{R}/vmlinuz").unlink()
     (host.root / f"efi/{ID}/{R}/linux").unlink()
     assert images() == (None, [])  # a machine that is booted from outside
+
+
+@pytest.mark.parametrize(("told", "runs"), [("systemd-boot 252.39", True), ("GRUB 2.12", False)])
+def test_which_boot_loader_runs(host, monkeypatch, told, runs):
+    path = host.root / "LoaderInfo"
+    path.write_bytes(b"\6\0\0\0" + told.encode("utf-16-le"))
+    monkeypatch.setattr(boot_arguments, "_LOADER_INFO", str(path))
+    assert boot_arguments.systemd_boot_runs() is runs

@@ -177,3 +177,8 @@ def test_who_goes_back_is_refused_unless_told_so(tmp_path, monkeypatch):
     assert list_dates.older({address: OLD}, {address: OLD.replace("-02T", "-04T")})
     Ledger(str(tmp_path / "state")).tell(listed={"file:///srv/bundle": NEW})
     assert Ledger(str(tmp_path / "state")).state["listed"] == {"file:///srv/bundle": NEW}
+
+
+def test_fewer_repositories_need_no_second_fetch_and_lose_their_sources(left):
+    assert fetched.take(str(left), str(folder_with("URIs: https://a.example"))) == ["W: old"]
+    assert [path.name for path in (left / "etc/apt/sources.list.d").iterdir()] == ["gpusetup-cuda.sources"]

@@ -229,6 +229,13 @@ def test_systemd_is_executed_again_where_its_limit_is_not_its_settings(
     assert followers.LockedMemory({}).due() is due
 
 
+def test_services_that_were_started_with_the_old_limit_are_named(limits, monkeypatch):
+    block = "Id=docker.service\nActiveState=active\nMainPID=11\nLimitMEMLOCK=infinity\n"
+    limits({11: "8388608"})
+    monkeypatch.setattr(process, "output", lambda *_more: (0, block, ""))
+    assert followers.with_old_limit({}) == ["docker"]
+
+
 USERS = {
     "nvidia": ["nvidia_uvm", "nvidia_modeset"],
     "nvidia_modeset": ["nvidia_drm"],

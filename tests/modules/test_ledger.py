@@ -224,3 +224,10 @@ def test_removal_does_not_call_done_what_a_lost_record_knew_of(there, tmp_path, 
     del there["nvidia-smi"]  # a person took it away
     assert opened(folder).clean()["ours"] == {}
     assert not folder.exists()
+
+
+def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path):
+    write(tmp_path, {"state.json": "[]"})
+    with refused("GS-499", "cannot be read"):
+        Ledger(str(tmp_path))
+    assert (tmp_path / "state.json").read_text() == "[]"

@@ -149,3 +149,16 @@ def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host, lay):
     drop_ins = Path(mig_kept.MANAGER_DROP_INS)
     assert "MIG_PARTED_SELECTED_CONFIG=gpusetup" in (drop_ins / "override.conf").read_text()
     assert f"MIG_PARTED_CONFIG_FILE={mig_kept.MANAGER_CONFIG}" in (drop_ins / "zz-gpusetup.conf").read_text()
+
+
+def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host, lay):
+    (host.root / "version").unlink()
+    assert lay({FIRST: {"1g.18gb": 0}})["changed"]
+    (host.root / "version").write_text("NVRM version: x  580.159.04  y\n")
+    boot(host)
+    assert host.layouts[FIRST] == "7 x 1g.18gb"
+
+
+def test_what_does_not_fit_is_refused_with_what_would(host, lay):
+    failure = lay({FIRST: {"4g.71gb": 2}}, fails="GS-436")["gpu_failure"]
+    assert "what fits: 1 x 4g.71gb, and beside it one of 1g.18gb," in failure["hint"]

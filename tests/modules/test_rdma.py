@@ -84,5 +84,6 @@ def test_peer_to_peer_dma_with_its_reboot_and_all_the_way_back(root, configure):
 def test_a_name_that_is_no_module_and_settings_that_are_no_json_are_refused(configure):
     configure(stack="inbox", modules=["a b"], fails="GS-483")
     assert not Path(gpudirect.LIMITS).exists()
+    assert gpudirect.switched_on("") == gpudirect.switched_on(None) is not None
     Path(gpudirect.CUFILE).write_text("properties: yes\n")
     configure(p2pdma=True, fails="GS-440")

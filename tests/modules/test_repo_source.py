@@ -62,6 +62,11 @@ class TestFingerprints:
         with pytest.raises(openpgp.BadKey):
             openpgp.fingerprints(keys["good"]["binary"][:100] if raw is None else raw)
 
+    def test_the_armour_agrees_with_gpg(self, keys):
+        """With its checksum: rpm --import takes no key without one."""
+        for key in keys.values():
+            assert openpgp.armored(key["binary"]).split() == key["armored"].encode().split()
+
 
 class TestKeys:
     @pytest.mark.parametrize("beside", [False, True])

@@ -179,3 +179,8 @@ def test_other_machines_are_told_to_apply_and_a_container_without_a_driver_is_se
     assert apply_refused(machine(name), matrix(), resolve) is None
     alone = apply_refused(machine(name, driver=None), matrix(), resolve)
     assert (alone is not None and "host that starts the container" in alone.hint) is (name == CONTAINER)
+
+
+def test_a_service_that_is_off_is_told():
+    facts = changed(applied(), services={"p": Service(unit=UNIT, active="inactive", enabled="disabled")})
+    assert one(facts, "id", "mend", "now") == (f"service-{UNIT}", "apply", "disabled")

@@ -120,3 +120,9 @@ def test_what_the_probe_does_not_list_is_judged_by_the_record():
     assert lacking(lines, with_environment(lines, "13.0.88", packages=known), asked(LINE)) == []
     damaged = with_environment(lines, "13.0.88", packages=known, now="its packages were changed")
     assert lacking(lines, damaged, asked(LINE)) == [lines[1]]
+
+
+def test_without_python_packages_the_download_is_that_of_the_packages():
+    draft = drafted(planner, changed(bare, driver=None), asked("driver"), nvidia_ubuntu)
+    plan = planner.third(draft, Preview(transaction=PreviewTransaction(download_bytes=5_000_000)))
+    assert (plan.download_bytes, plan.wheel_bytes) == (5_000_000, 0)

@@ -5,8 +5,8 @@ import pytest
 from gpusetup.components.parsing import file_source
 from gpusetup.components.vgpu import VGPU
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.facts import Python
-from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.facts import Python, Service
+from gpusetup.model.facts_machine import NvSwitch, Storage
 from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.settings import Settings
 from gpusetup.plan.requests import as_delivered
@@ -178,3 +178,14 @@ def test_a_token_that_cannot_be_read(tmp_path):
     token.write_text("secret")
     settings = _with_token(Settings(vgpu_token=str(token)))
     assert (bool(settings.vgpu_token_sha256), "secret" in str(settings)) == (True, False)
+
+
+def test_a_bundle_for_a_licensed_guest_is_planned_like_the_guest():
+    service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
+    guest = changed(
+        host("ubuntu22.04-l4vgpu-grid"), services={"gridd": service}, storage=Storage(p2pdma=False, nvidia_fs="2")
+    )
+    facts = as_delivered(guest)
+    wish = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="workstation")
+    assert list(VGPU.refusals(facts, wish)) == []
+    assert facts.storage == Storage(p2pdma=False), "nvidia-fs comes instead"

@@ -114,3 +114,10 @@ def test_a_requirements_file_without_an_index_says_it_itself(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("# only the direct pins") for line in lines)
     assert not any("--hash" in line for line in lines)
+
+
+@pytest.mark.parametrize(("edit", "reference"), [({"schema": "gpusetup/lock/9"}, "GS-340"), ({"extra": 1}, "GS-341")])
+def test_a_foreign_lock_is_refused_with_the_field(edit, reference):
+    with refused(BadInputError, reference) as caught:
+        read_lock(json.dumps(msgspec.to_builtins(lock) | edit).encode(), "gpu.lock.json")
+    assert caught.value.path.startswith("gpu.lock.json:$")

@@ -23,6 +23,7 @@ from tests.unit.plan.conftest import (
     debian12_archive,
     drafted,
     host,
+    nvidia_debian,
     nvidia_ubuntu,
     planner,
     with_installed,
@@ -300,3 +301,8 @@ linux-image-6.8.0-50-generic linux-headers-generic libnvvm-13-0 libnvidia-contai
 @pytest.mark.parametrize("row", matrix().repos.stack_names, ids=lambda row: f"{row.source}-{row.families[0]}")
 def test_nothing_of_others_is_held_pinned_or_allowed_to_go(row):
     assert [name for name in OTHERS.split() if versions.matches(name, row.names)] == []
+
+
+def test_what_kind_of_host_forbids_a_driver_is_said_before_anything():
+    plan = planned(planner, host("debian12-t4-container-refused"), NEWEST, nvidia_debian)
+    assert ("GS-322", True) in [(found.reference, bool(found.hint)) for found in plan.refusals]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpusetup.errors import PreflightError
+from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Cuda
@@ -15,6 +15,7 @@ from gpusetup.plan.settings import read_level
 from gpusetup.resolve.api import resolve
 from tests.hosts.machines import changed, machine
 from tests.records import lock_of
+from tests.refusals import refused
 from tests.unit.plan.conftest import asked, nvidia_ubuntu, planner
 
 BOTH = Requirement(component="cuda", specifier="==12.9.*", beside=("==13.0.*",))
@@ -70,3 +71,9 @@ def test_one_that_is_no_longer_asked_for_goes_and_touches_no_other():
     removed = set(plan(facts, asked("cuda==12.9.*")).variables.gpu_packages_remove)
     assert removed & set(brought) == gone
     assert not set(both) & set(plan(facts).variables.gpu_packages_remove), "while both are asked for none goes"
+
+
+def test_a_list_that_names_no_different_toolkits_is_refused():
+    for other in ("12.9.1", "latest", "none"):
+        with refused(BadInputError, path="gpusetup_cuda"):
+            read_level({"gpusetup_cuda": ["12.9", other]}, "host h", prefix="gpusetup_")
