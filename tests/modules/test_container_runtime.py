@@ -286,6 +286,33 @@ def test_before_the_driver_is_loaded_the_next_boot_describes_it_and_another_driv
     assert not call(cdi=True)["changed"]
 
 
+def test_podman_needs_the_specification_alone(call, driven):
+    assert call("podman", check=True)["changed"]
+    assert not driven.file("run/cdi").exists()
+    assert call("podman")["changed"]
+    assert (containers.collect(LiveHost(), {})["configured"], described()) == (["podman"], [DRIVER])
+    assert not call("podman")["changed"]
+    assert not driven.tree()  # the toolkit's own units do it: nothing of ours is left behind
+    assert [call()["changed"] for _time in range(2)] == [True, False]
+    assert "disable --now nvidia-cdi-refresh.path" in driven.did
+
+
+def test_an_older_toolkit_gets_a_unit_that_goes_again(call, driven):
+    driven.toolkit("1.17.8")
+    for unit in cdi.REFRESH:
+        (driven.root / "units" / unit).unlink()
+    assert call(cdi=True)["changed"]
+    unit = driven.file("etc/systemd/system/gpusetup-cdi.service").read_text()
+    assert f"ExecStart={driven.root}/bin/nvidia-ctk cdi generate --output={driven.root}/run/cdi/nvidia.yaml" in unit
+    assert "daemon-reload" in driven.did
+    assert "enable gpusetup-cdi.service" in driven.did
+    (driven.root / "units/gpusetup-cdi.service").write_text("active")
+    assert not call(cdi=True)["changed"]
+    assert [call()["changed"] for _time in range(2)] == [True, False]
+    assert "disable --now gpusetup-cdi.service" in driven.did
+    assert not driven.tree()
+
+
 def test_a_persons_own_description_stays(call, driven):
     text = "libcuda.so." + DRIVER
     file = driven.file("etc/cdi/nvidia.yaml", text)

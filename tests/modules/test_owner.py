@@ -9,7 +9,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lif
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_service, gpu_state
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service, gpu_state
 
 from tests.modules.stand_ins import refused, replace
 
@@ -114,3 +114,18 @@ def test_a_host_that_cannot_be_written_is_not_even_taken(folder, run_module, mon
     monkeypatch.setattr(owner, "take", Mock(side_effect=AssertionError))
     told = run_module(gpu_state, mode=mode, manager="apt", owner=ANNA, host={"state_dir": folder}, fails="GS-472")
     assert says in told["msg"]
+
+
+def test_whoever_waits_for_programs_to_end_keeps_the_host(clock, folder, run_module, monkeypatch):
+    facts = {"simulated": False, "kernel": {"running": "6.1", "next": "6.1", "installed": []}, "processes": []}
+    monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
+    token = owner.take(folder, ANNA, "580")
+    ours = {"state_dir": folder, "owner": token}
+    for _poll in range(20):
+        clock.sleep(15.0)
+        run_module(gpu_reboot_need, host=ours)
+        assert owner.present(folder) is not None
+    clock.sleep(owner.PATIENCE + 1)
+    owner.take(folder, BERT, "590")
+    run_module(gpu_reboot_need, host=ours, fails="GS-452")  # nobody reboots under another one
+    run_module(gpu_reboot_need, host={"state_dir": folder})  # to look is free
