@@ -22,6 +22,7 @@ from gpusetup_fleet.supply import choosing
 from gpusetup_fleet.supply.fetching import Wanted
 from gpusetup_fleet.supply.root import Entry
 from tests.property.test_command_line import run, unstated
+from tests.stored import stored_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = str(ROOT / "tests" / "hosts" / "ubuntu24.04-h200x2-keep" / "root")
@@ -133,3 +134,32 @@ def test_what_a_bundle_would_fetch(monkeypatch):
     ]
     assert [(file["name"], file["size"]) for file in wanted["files"]] == [("large", 3_000_000), ("small", 10)]
     assert (wanted["packages"], wanted["bytes"]) == (2, 3_000_010)
+
+
+NO_ANSWER = {
+    "export completion": "a program of the shell's",
+    "cloud-init bootstrap": "a service that writes a log; `cloud-init status` tells how far it is",
+    "fleet collect": "a server",
+    "bundle serve": "a server",
+}
+REFUSED = stored_rows("json_everywhere_refused.json")
+"""What each is asked in vain."""
+CANNOT_FAIL = {"export content": "it says where something of its own is"}
+
+
+def test_nothing_is_left_out():
+    assert set(COMMANDS) == {*REFUSED, *NO_ANSWER, *CANNOT_FAIL}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_a_document(name, tmp_path):
+    places = {"NOWHERE": str(tmp_path / "nowhere"), "OUT": str(tmp_path / "out")}
+    (tmp_path / "nowhere-file").touch()
+    words = REFUSED[name].replace("NOWHERE/a/file", str(tmp_path / "nowhere-file"))
+    for word, place in places.items():
+        words = words.replace(word, place)
+    code, out, err = run([*name.split(), *words.split(), "--format", "json"])
+    assert code not in {0, 1, 2}, err
+    assert document_of(out)["ok"] is False
+    if name != "fleet token":  # prints a token as text alone
+        assert unstated([*name.split(), *words.split()])[::3] == (code, [])

@@ -1,6 +1,8 @@
 """The audit log: what was changed in it, taken out of it or cut off is seen, however many write it."""
 
 import os
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -108,3 +110,15 @@ def test_a_collectors_tokens_and_offers_are_on_record(tmp_path, says):
 def _session(home):
     environment = {"GPUSETUP_STATE": str(home), "HOME": str(home)}
     return Session(new_run(home.parent / "runs"), home, Reach(inventory="fleet.ini"), environment, command="rollback")
+
+
+def test_many_at_once_make_one_chain(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from gpusetup.drive.audit import add, line_of\n"
+        "for number in range(25): add(Path(sys.argv[1]), line_of('token', 'collect token', note=f'{sys.argv[2]} {number}'))"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(one)]) for one in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
+    found = read(tmp_path)
+    assert found.troubles == ()
+    assert len({line.note for line in found.lines}) == 100

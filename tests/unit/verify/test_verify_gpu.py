@@ -10,6 +10,7 @@ import pytest
 
 from gpusetup.model.settings import MigInstances, MigLayout
 from gpusetup.model.verdict import worst
+from gpusetup.verify import registry
 from gpusetup.verify.machine import Machine, Wanted
 from gpusetup.verify.registry import checks, find
 from gpusetup.verify.smi import SmiGpu
@@ -256,3 +257,43 @@ def test_no_figure_is_judged_beside_a_job_not_even_one_that_began_meanwhile(on, 
     assert {(one.verdict, one.blame, one.limit is None) for one in low} == (
         {("warn", "job", True)} if name else {("fail", "gpu", False), ("fail", "host", False), ("warn", "host", False)}
     )
+
+
+PIECES = {
+    "stress.compute": ["sections/stress/workers/1"], "stress.ecc": ["sections/stress/after/kernel_log", "quick/kernel_log"],
+    "stress.thermal": ["sections/stress/samples"], "cuda.libraries": ["sections/torch/loaded", "sections/jax/loaded"],
+    "device.files": ["quick/device_files/majors"], "gpu.persistence": ["facts/services"],
+}  # fmt: skip
+"""What a check reads beside the places of its seconds."""
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_no_check_passes_with_the_same_words_when_a_piece_of_its_evidence_is_taken_away(name):
+    document, tried, blind = captured(name), 0, []
+    there = {f"{top}/{one}" for top in ("facts", "quick", "sections") for one, told in document[top].items() if told}
+    for check in checks():
+        healthy = check.run(Machine(document))
+        taken = [
+            path
+            for top in ("quick", "sections")
+            for place in check.took.split()
+            for path in places(document, [top, *place.split("/")])
+        ]
+        taken += [path for path in PIECES.get(check.id, ()) if "/".join(path.split("/")[:2]) in there]
+        for path in taken if healthy.verdict == "pass" else ():
+            for edits, gone in (({}, [path]), ({path: {"error": "timeout", "deadline": 9}}, [])):
+                found, tried = registry._result(check, Machine(broken(name, edits, gone))), tried + 1
+                if found and (found.verdict, found.text) == ("pass", healthy.text):
+                    blind.append((check.id, path, gone))
+    assert (blind, tried > 20) == ([], True)
+
+
+@pytest.mark.parametrize("on", LOADED[:2])
+def test_what_was_left_out_because_of_a_job_blames_the_job(on):
+    document = captured(on)
+    put(document, {f"gpus/{gpu}/processes": [{"pid": "7", "name": "train"}] for gpu in range(len(document["gpus"]))})
+    for part in ({"skipped": "another job uses every GPU"}, {"workers": {}, "busy": ["0"], "minutes": 1, "after": {}}):
+        document["sections"].update(nccl={"groups": [], "skipped": "another job uses a GPU"}, stress=part)
+        found = [registry._result(check, Machine(document)) for check in checks()]
+        left_out = [one for one in found if one and one.verdict in ("warn", "fail") and "another job" in one.text]
+        assert {one.blame for one in left_out} == {"job"}
