@@ -245,8 +245,8 @@ def molecule() -> Outcome:
 
 def audit() -> Outcome:
     """SBOM of the wheel and known vulnerabilities of what it brings; needs the network."""
-    from tests.audit import SBOM
-    from tests.audit import audit as looked
+    from tools.audit import SBOM
+    from tools.audit import audit as looked
 
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""What the wheel brings along: its SBOM (CycloneDX), compared with what is installed, and known vulnerabilities of that.
+"""Compare the SBOM (CycloneDX) of the wheel with what it installs, and look up known vulnerabilities of that.
 
 `./dev test audit` needs the network: the package index, and PyPI's record of vulnerabilities.
 """
@@ -11,13 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.stored import stored
-
 ROOT = Path(__file__).resolve().parent.parent
-SBOM = ROOT / "dist" / "gpusetup.cdx.json"
+SBOM = ROOT / "dist" / "wheel.cdx.json"
 PYTHONS = ("python3.14", "python3.13", "python3.12")
 """Newest first: the newest supported ansible-core needs a new Python."""
-CLOSURE = stored("audit_closure.txt")
+CLOSURE = Path(__file__).with_name("audit_closure.txt").read_text(encoding="utf-8")
 
 
 def differences(sbom: dict[str, Any], closure: dict[str, str]) -> list[str]:
