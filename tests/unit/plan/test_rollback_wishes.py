@@ -13,7 +13,7 @@ from gpusetup.drive.playbook import PlaybookRun
 from gpusetup.drive.runner import Finished
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import Applied, Verified
-from gpusetup.model.facts import Containers, Service
+from gpusetup.model.facts import Service
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.package import CudaRoot, Package, PackageSet, Pin, Runfile, Source, Stream
 from gpusetup.model.request import Requirement
@@ -35,7 +35,7 @@ from gpusetup.plan.wanted import packed, unpacked
 from tests.hosts.machines import changed
 from tests.records import lock_of, record
 from tests.refusals import refused
-from tests.unit.plan.conftest import answer, drafted, host, nvidia_ubuntu, planner
+from tests.unit.plan.conftest import host, planner
 
 A = (Package(name="a"),)
 OF_PACKAGES: dict[str, Any] = {
@@ -131,39 +131,6 @@ def test_another_wish_is_another_state_and_comes_back(where, name, value):
         have = {"packages": again.packages, "settings": again.settings, "wanted": packed(again)}[where]
         then = {"packages": before.packages, "settings": before.settings, "wanted": before}[where]
         assert (getattr(have, name) or None) == (getattr(then, name) or None)
-
-
-TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0.*",)),)
-
-
-@pytest.mark.parametrize(
-    "then",
-    [
-        {"containers": ("docker",)}, {"requirements": TWO_CUDAS}, {"driver_options": {"NVreg_EnableGpuFirmware": 0}},
-        {"hold_kernel": True}, {"persistence": False}, {"monitoring": "textfile"}, {"module": "dkms"}, {"dev": True},
-    ],
-    ids=lambda then: next(iter(then)),
-)  # fmt: skip
-def test_roles_are_told_what_they_were_told_then(then):
-    facts = host("ubuntu24.04-rtx4090-open", driver=None, containers=Containers(runtimes=("docker",)))
-    more = (*planner.matrix.repos.container_toolkit.packages, "prometheus-node-exporter")
-    offered = changed(
-        nvidia_ubuntu,
-        candidates=nvidia_ubuntu.candidates | answer([], *((name, "1.20.0-1") for name in more)).candidates,
-    )
-    driver = (Requirement(component="driver"), Requirement(component="cuda"))
-
-    def planned(**more):
-        settings = Settings(**{"requirements": driver, **more})
-        plan = drafted(planner, facts, settings, offered).plan
-        assert plan.state == "change", plan.refusals
-        return plan
-
-    first, second = planned(**then), planned()
-    assert first.variables != second.variables
-    for plan, today in ((first, Settings(requirements=driver)), (second, Settings(**then))):
-        again = planner.recorded(facts, today, plan.lock).plan
-        assert again.variables == plan.variables
 
 
 def test_a_licence_comes_back_with_the_same_token_alone():
