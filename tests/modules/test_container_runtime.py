@@ -192,6 +192,12 @@ def test_an_idle_runtime_is_restarted_and_a_busy_one_is_not(call, host, runtime)
     assert f"restart {runtime}" in host.did
 
 
+def test_a_runtime_that_does_not_read_its_settings_is_said(call, host):
+    host.running("docker", since=60)
+    host.file("knows", "runc")
+    call("docker", restart="always", fails="docker runs without NVIDIA's runtime")
+
+
 # --- containerd keeps what it read before, told by what it says itself ---
 
 

@@ -150,6 +150,16 @@ class TestDefinitions:
         text, _mode = written["/etc/yum.repos.d/cuda.repo"]
         assert "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda\n" in text
 
+    def test_another_entry_for_the_same_address_is_a_conflict_unless_it_is_replaced(self):
+        entry = {
+            "file": "/etc/apt/sources.list.d/old.list",
+            "uri": "https://example.org/repo",
+            "suites": ["/"],
+            "signed_by": None,
+        }
+        assert sources.conflicts([source()], [entry], [], set()) == [entry]
+        assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
+
     @pytest.mark.parametrize(("name", "address", "text", "left"), stored_rows("switched-off-entries.json"))
     def test_switching_off_leaves_the_other_entries_of_a_file(self, name, address, text, left):
         assert sources.without(name, text, [address]) == left

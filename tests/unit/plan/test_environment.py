@@ -28,6 +28,8 @@ def test_hashes_of_a_lock_hold_whatever_its_limits_are():
     locked = HashedLines(lines=lines, hashed=hashed, python="3.12", arch="x86_64")
     plan = planner.first(bare, asked(lines[0], hashed=(locked,))).plan
     assert plan.variables.gpu_python_requirements == hashed
+    with refused(PreflightError, "GS-348"):
+        planner.first(bare, asked(lines[0], hashed=(changed(locked, arch="aarch64"),)))
     for other, reference in (({"lines": ("torch==2.13.0",)}, "GS-347"), ({"python": "3.8"}, "GS-348")):
         with refused(PreflightError, reference):
             planner.first(bare, asked(lines[0], hashed=(changed(locked, **other),)))

@@ -74,3 +74,8 @@ def test_a_driver_of_windows_is_judged_by_its_branch_as_that_of_wsl(number):
     code, _out, err = run(["resolve", "torch", "--driver", number])
     assert (code, f"{number} is a number of Windows" in err, "judged as R565" in err) == (0, True, True)
     assert "Windows" not in run(["resolve", "cuda", "--driver", "435.21"])[2]
+
+
+def test_the_table_of_drivers_has_those_of_a_gpu(shipped):
+    rows = table_rows("driver", "", Request(requirements=(), gpus=("h100",)), shipped)
+    assert {"R580", "R535"} <= {row["branch"] for row in rows}
