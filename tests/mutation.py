@@ -41,11 +41,13 @@ ROOT = Path(__file__).resolve().parent.parent
 HOST_CODE = "plugins/module_utils"
 GROUPS = {
     "resolve": ("gpusetup/resolve", "tests/unit/resolve", "tests/golden", "tests/property"),
-    "matrix": ("gpusetup/matrix", "tests/unit/matrix", "tests/data"),
-    "plan": ("gpusetup/plan", "tests/unit/plan", "tests/hosts"),
-    "components": ("gpusetup/components", "tests/unit/plan"),
-    "judge": (f"{HOST_CODE}/gpu_judge", "tests/unit/judge", "tests/unit/plan"),
-    "host": (f"{HOST_CODE}/gpu_host", "tests/modules"),
+    "matrix": ("gpusetup/matrix", "tests/unit/matrix", "tests/golden", "tests/data"),
+    "plan": ("gpusetup/plan", "tests/unit/plan", "tests/golden", "tests/hosts"),
+    "components": ("gpusetup/components", "tests/unit/plan", "tests/golden"),
+    "verify": ("gpusetup/verify", "tests/unit/verify", "tests/golden"),
+    "probe": (f"{HOST_CODE}/gpu_probe", "tests/unit/facts", "tests/golden", "tests/hosts"),
+    "judge": (f"{HOST_CODE}/gpu_judge", "tests/unit/judge", "tests/unit/plan", "tests/golden", "tests/hosts"),
+    "host": (f"{HOST_CODE}/gpu_host", "tests/modules", "tests/golden"),
     "modules": ("plugins/modules", "tests/modules"),
 }
 """What is broken, and the tests that mirror it."""
