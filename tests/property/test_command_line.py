@@ -87,7 +87,7 @@ def unstated(argv):
         return code, err, {}, []
     document = json.loads(document)
     told = " ".join(" ".join([*_leaves(document), beside if argv[0] == "lock" else ""]).split())
-    text = re.sub(r"\\\n *|\n(?=  \w)(?!  gpusetup)", " ", f"{out.partition('ask:  ')[0]}\n{err}")
+    text = re.sub(r"\\\n *|\n(?=  \w)(?!  gpusetup|  or: )", " ", f"{out.partition('ask:  ')[0]}\n{err}")
     stated = {" ".join(found.split()) for found in STATED.findall(text)}
     return code, out + err, document, sorted(found for found in stated if found not in told)
 
