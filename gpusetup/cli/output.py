@@ -186,9 +186,9 @@ def wrapped(text: str, first: str = "  ", rest: str = " " * 11) -> list[str]:
     return lines or [first.rstrip()]
 
 
-def hint(text: str) -> list[str]:
+def hint(ways: Iterable[str]) -> list[str]:
     """Return a hint with each of several ways out on a line of its own."""
-    return f"hint: {text}".replace("; or ", "\n  or: ").split("\n")
+    return "hint: {}".format("\n  or: ".join(ways)).split("\n")
 
 
 def warn(text: str) -> None:
@@ -210,7 +210,7 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines.append(f"  at: {error.path}")
     lines += [f"  {text}" for text in (error.context, error.note) if text]
     if error.hint:
-        lines += ["", *hint(error.hint)]
+        lines += ["", *hint(error.hint.split("; or "))]
     if error.link:
         lines.append(f"more: {error.link}")
     # Escape control characters, which a file or an option may contain, and cut endless words.

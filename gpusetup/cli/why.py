@@ -140,7 +140,7 @@ def run_why_not(arguments: argparse.Namespace) -> Exit:
                 lines.append(f"  {item['source']}")
         if found["suggestions"]:
             lines += [""]
-            for way_out in hint("; or ".join(found["suggestions"])):
+            for way_out in hint(found["suggestions"]):
                 lines += wrapped(way_out, "", " " * 6)
         text, code = "\n".join(lines) + "\n", Exit.NO_STACK
     else:
