@@ -101,15 +101,6 @@ def test_the_facts_of_an_inventory_are_asked_through_ansible(tmp_path, monkeypat
     assert document["failures"]["c"]["reference"] == "GS-309"
 
 
-def test_a_capture_can_be_looked_at(tmp_path, printed):
-    live, again = (
-        printed(0, "facts", *words, tmp_path / "capture")["hosts"]["localhost"]
-        for words in (("--no-candidates", "--capture"), ("--root",))
-    )
-    for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
-        assert again[part] == live[part]
-
-
 FILES = stored_rows("files-of-an-index.json")
 DRIVERS = {"999": {"type": "new feature branch", "driver_info": [{"release_version": "999.10", "release_date": ""}]}}
 
