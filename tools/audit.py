@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SBOM = ROOT / "dist" / "wheel.cdx.json"
+SBOM = ROOT / "dist/gpusetup.cdx.json"
 PYTHONS = ("python3.14", "python3.13", "python3.12")
 """Newest first: the newest supported ansible-core needs a new Python."""
 CLOSURE = Path(__file__).with_name("audit_closure.txt").read_text(encoding="utf-8")
