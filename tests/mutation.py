@@ -15,6 +15,7 @@ import ast
 import contextlib
 import copy
 import gc
+import importlib
 import importlib.machinery
 import io
 import json
@@ -261,6 +262,9 @@ class Group:
             for function in functions:
                 enters[tuple(function)].append(number)
         print(f"{self.name}: {len(took)} of {len(session.items)} tests, {time.monotonic() - began:.0f} s", flush=True)
+        for path in self.core.files:  # what tests import late too, so that every copy has it
+            name = os.path.relpath(path, ROOT).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            importlib.import_module(f"ansible_collections.gpusetup.stack.{name}" if name[0] == "p" else name)
         every = sorted(self.core.places(), key=lambda place: (place.function, place.line, place.was, place.broken))
         for place in random.Random(f"{self.seed} {self.name}").sample(every, min(self.wanted, len(every))):
             numbers = enters[place.function]
