@@ -1,8 +1,8 @@
 """Detached jobs: started once, joined by the same request, refused beside another; gpu_nouveau is one of them."""
 
 import errno
+import itertools
 import os
-import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -86,28 +86,35 @@ class Slow:
         changed = not self.path.exists()
         if not self.check:
             self.path.write_text("blacklist nouveau\n")
-            until = time.monotonic() + 60
-            while not self.path.with_name("end").exists() and time.monotonic() < until:
-                time.sleep(0.05)
+            until(self.path.with_name("end").exists, "the test lets it end", 60)
         return {"changed": changed, "warnings": []}
 
 
-def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_path):
+@pytest.mark.parametrize("ends_at_look", range(5))
+def test_a_rebuild_that_still_runs_is_waited_for(run_module, monkeypatch, tmp_path, ends_at_look):
     monkeypatch.setattr(gpu_nouveau, "Nouveau", Slow)
+    host = {"state_dir": str(tmp_path), "simulated_root": ""}
 
     def told(poll):
-        answer = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=poll)
+        answer = run_module(gpu_nouveau, host=host, poll=poll)
         return answer["finished"], answer.get("changed")
 
     assert (told(1)[0], (tmp_path / "blacklist").exists()) == (False, True)
-    request = {"state_dir": str(tmp_path), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}}
     with refused("already changing this host"):
-        lifecycle.Lifecycle(request).clean()
-    look = preview.Preview({"state_dir": str(tmp_path), "simulated_root": ""})
+        lifecycle.Lifecycle({**host, "wanted": {}, "manager": "apt", "network": {}}).clean()
+    look = preview.Preview(host)
     look._sanity(Mock())  # it does not ask for packages while the job is at work
     (found,) = look.findings
     assert found["text"].startswith(f"gpusetup is changing this host: job {next((tmp_path / 'jobs').iterdir()).name}")
-    (tmp_path / "end").touch()
+    read, looks = jobs._read, itertools.count()
+
+    def ends_meanwhile(folder):
+        if next(looks) == ends_at_look:
+            (tmp_path / "end").touch()
+            until(lambda: not jobs._runs(read(folder)), "the job ends")
+        return read(folder)
+
+    monkeypatch.setattr(jobs, "_read", ends_meanwhile)
     assert [told(20), told(20)] == [(True, True), (True, False)]
     jobs.refuse_while_running(str(tmp_path))
 

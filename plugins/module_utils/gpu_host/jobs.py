@@ -47,10 +47,10 @@ class Job:
         status. A resumed apply may have left another job running: then return that one's progress, and start nothing.
         """
         with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # only one of two simultaneous calls starts
+            followed = _running(self.state_folder)  # looked at first: what ends after this look has an answer below
             status = _read(self.folder)
             if status and _unfetched(status, _owned(self.state_folder, "since")):
                 return self._collect(status)
-            followed = _running(self.state_folder)
             if not followed:
                 _prune(os.path.dirname(self.folder))
                 self._start(work)
@@ -217,7 +217,7 @@ def _prune(root: str) -> None:
 def running(state_folder: str) -> str:
     """Return which job is changing this host, since when and what it does; "" if none is."""
     folder = _running(state_folder)
-    status = _read(folder)
+    status = _read(folder) if folder else None
     if not status or not _runs(status):
         return ""
     since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
