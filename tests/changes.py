@@ -34,7 +34,7 @@ TOUCH: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 TOUCH["lab-slow"] = TOUCH["lab-long"]
 """Slow stage → the files and folders whose changes can break it."""
-UNKNOWN = ({"fleet", "tools", "lab-slow"}, {"site", "lab-slow"}, {"drive", "lab-long"})
+UNKNOWN = ({"fleet", "tools", "lab-slow"}, {"site", "lab-slow"}, {"drive"}, {"lab-long"})
 """What runs by turns when nobody knows what changed."""
 
 
