@@ -14,8 +14,8 @@ from pathlib import Path
 from tests.lab.places import LabError
 from tests.lab.process import run
 
-HARDWARE = re.compile(r"GPU|NVIDIA|nvidia|CUDA")
-"""What the reason of a skip names where every program could be installed."""
+HARDWARE = re.compile(r"GPU|NVIDIA|nvidia|CUDA|(?:in|for) this stack")
+"""What the reason of a skip names where every program could be installed: hardware, or a stack that lacks what is tested."""
 POLICY = Path("/usr/sbin/policy-rc.d")
 """Debian asks it whether an installed service may start."""
 UNITS = Path("/etc/systemd/system")
