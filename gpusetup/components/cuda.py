@@ -7,7 +7,7 @@ from typing import Literal
 from gpusetup.components.base import Component, Context, Group, Wanted, action, candidates, glob, named
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, yes
-from gpusetup.components.record import locks, record_of
+from gpusetup.components.record import record_of
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.model.plan import Action
@@ -60,7 +60,7 @@ def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
 
 def no_longer_wanted(facts: HostFacts, roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
     """Return the packages that gpusetup installed for one of several toolkits which is no longer asked for."""
-    past = [lock.wanted.packages.cuda_roots for lock in locks(facts) if lock.wanted and lock.wanted.packages]
+    past = [lock.wanted.packages.cuda_roots for lock in record_of(facts).locks if lock.wanted and lock.wanted.packages]
     now = {root.version for root in roots}
     before = {root.version for beside in past if len(beside) > 1 for root in beside} - now
     return tuple(sorted(name for name in record_of(facts).brought if _of_toolkits(name, before)))

@@ -11,7 +11,7 @@ import msgspec
 
 from gpusetup.components import judge
 from gpusetup.errors import Exit, wrong_field
-from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Lost, Verified
+from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, HostRecord, Lost, Verified
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.plan import Refusal
 from gpusetup.model.stack import Stack
@@ -94,36 +94,13 @@ def record_of(facts: HostFacts) -> HostRecord:
 
 def wish_on_record(facts: HostFacts, field: str) -> Any:
     """Return a component's wish from the unfinished apply, else from the last finished one; None: neither has one."""
-    found = (getattr(lock.wanted, field) for lock in locks(facts) if lock.wanted is not None)
+    found = (getattr(lock.wanted, field) for lock in record_of(facts).locks if lock.wanted is not None)
     return next((wish for wish in found if wish), None)
-
-
-def unfinished(facts: HostFacts) -> Apply | None:
-    """Return the apply that began and did not finish; None if there is none."""
-    apply = record_of(facts).apply
-    return apply if apply != _NOTHING.apply and not apply.finished else None
-
-
-def begun(facts: HostFacts) -> Applied:
-    """Return the lock of the unfinished apply; an empty lock if there is none."""
-    apply = unfinished(facts)
-    return apply.lock if apply is not None else NO_LOCK
-
-
-def locks(facts: HostFacts) -> tuple[Applied, ...]:
-    """Return the locks on record: of the unfinished apply, then of the last finished one."""
-    return tuple(lock for lock in (begun(facts), record_of(facts).lock) if lock != NO_LOCK)
-
-
-def requested(facts: HostFacts) -> set[str]:
-    """Return the names of the packages that the locks on record asked for."""
-    sets = (lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages)
-    return {package.name for packages in sets for package in packages.wanted()}
 
 
 def unread(facts: HostFacts) -> str:
     """Return what this version cannot read in the latest lock; "" if it can read all of it."""
-    lock = next(iter(locks(facts)), NO_LOCK)
+    lock = next(iter(record_of(facts).locks), NO_LOCK)
     return lock.unread if lock.schema.startswith(_OF_APPLIES) else ""
 
 

@@ -199,3 +199,24 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environments: dict[str, str | None] = {}
     folders: dict[str, tuple[str, ...]] = {}
     """Those that gpusetup made for a Python environment, the innermost first."""
+
+    @property
+    def unfinished(self) -> Apply | None:
+        """The apply that began and did not finish; None if there is none."""
+        return self.apply if self.apply != Apply() and not self.apply.finished else None
+
+    @property
+    def begun(self) -> Applied:
+        """The lock of the unfinished apply; an empty lock if there is none."""
+        return self.unfinished.lock if self.unfinished is not None else NO_LOCK
+
+    @property
+    def locks(self) -> tuple[Applied, ...]:
+        """The locks on record: of the unfinished apply, then of the last finished one."""
+        return tuple(lock for lock in (self.begun, self.lock) if lock != NO_LOCK)
+
+    @property
+    def requested(self) -> set[str]:
+        """The names of the packages that the locks on record asked for."""
+        sets = (lock.wanted.packages for lock in self.locks if lock.wanted is not None and lock.wanted.packages)
+        return {package.name for packages in sets for package in packages.wanted()}

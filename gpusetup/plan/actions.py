@@ -9,7 +9,7 @@ from gpusetup.components import judge
 from gpusetup.components.base import Wanted, action
 from gpusetup.components.cuda import no_longer_wanted
 from gpusetup.components.judge import Judged, versions
-from gpusetup.components.record import lost, record_of, unfinished
+from gpusetup.components.record import lost, record_of
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import UNPROVEN, Origins, Package, PackageSet
@@ -155,7 +155,7 @@ def _files(host: Judged) -> Iterator[Action]:
 def _record(host: Judged) -> Iterator[Action]:
     """Yield what the record leaves open: an unfinished apply, a lost record, changes that wait."""
     facts = host.facts
-    begun = unfinished(facts)
+    begun = record_of(facts).unfinished
     if begun is not None:
         what = "finish the interrupted apply, verify it and record it"
         yield action("record", "unfinished", what, f"apply {begun.id} began and has not finished")

@@ -16,7 +16,7 @@ from gpusetup.components.judge import Judged
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
 from gpusetup.components.python.size import environment_sizes, total, unmeasured
-from gpusetup.components.record import begun, lost, planned_from, record_of, unfinished, unread
+from gpusetup.components.record import lost, planned_from, record_of, unread
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
@@ -80,8 +80,8 @@ class Planner:
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
-        for lock, cut in ((begun(facts), True), (record_of(facts).lock, False)):
-            anew = settings.upgrade and unfinished(facts) is None  # an interrupted upgrade goes on
+        for lock, cut in ((record_of(facts).begun, True), (record_of(facts).lock, False)):
+            anew = settings.upgrade and record_of(facts).unfinished is None  # an interrupted upgrade goes on
             if anew or not lock.repeatable or lock.key != key:
                 continue
             draft = self._from_record(base, facts, settings, lock)

@@ -8,7 +8,7 @@ from typing import Literal
 from gpusetup.components import judge
 from gpusetup.components.base import Offers, Wanted, working_driver
 from gpusetup.components.judge import Judged
-from gpusetup.components.record import record_of, unfinished
+from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, shipped
 from gpusetup.matrix.gpus import instances, plain_type
@@ -84,7 +84,7 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
     """Yield refusals that hold for any wish: a damaged package database, a read-only or full file system."""
     problems = [text for text in facts.packages.problems if "dpkg was interrupted" not in text]
     # What an unfinished apply of ours left so is for its next transaction.
-    broken = [text for text in problems if "must be reinstalled" in text and unfinished(facts) is None]
+    broken = [text for text in problems if "must be reinstalled" in text and record_of(facts).unfinished is None]
     if broken:
         names = " ".join(text.partition(" ")[0] for text in broken)
         yield Refusal(

@@ -9,7 +9,7 @@ from gpusetup.components.base import brought_driver, working_driver
 from gpusetup.components.driver.modules import other_way
 from gpusetup.components.parsing import file_source
 from gpusetup.components.python.requirements import adopted_python, installed_version
-from gpusetup.components.record import record_of, requested
+from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import brings_guest_driver
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
 from gpusetup.matrix.load import Matrix
@@ -185,7 +185,7 @@ def as_delivered(host: HostFacts) -> HostFacts:
     if not brought_driver(host):
         kept |= {"driver": host.driver, "smi": host.smi, "dkms": host.dkms}
         kept["services"] = {name: unit for name, unit in host.services.items() if name == "gridd"}
-    if "python3-venv" in requested(host):  # which the distribution's Pythons did not have before
+    if "python3-venv" in record_of(host).requested:  # which the distribution's Pythons did not have before
         kept["pythons"] = tuple(
             msgspec.structs.replace(one, ensurepip=one.ensurepip and not one.path.startswith("/usr/bin/"))
             for one in host.pythons

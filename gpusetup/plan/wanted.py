@@ -26,7 +26,7 @@ from gpusetup.components.python.requirements import (
     system_of,
     without_caps,
 )
-from gpusetup.components.record import locks, record_of, requested
+from gpusetup.components.record import record_of
 from gpusetup.components.registry import COMPONENTS, GROUPS
 from gpusetup.errors import PreflightError, shipped
 from gpusetup.matrix.load import Matrix
@@ -54,7 +54,7 @@ def _applied_driver(context: Context, stack: Stack) -> AppliedWanted | None:
     """Return the apply on record that installed the driver which is kept; None for somebody else's driver."""
     if stack.driver is None or not _kept(context, stack):
         return None
-    return next((lock.wanted for lock in locks(context.facts) if _installs(lock, stack.driver.version)), None)
+    return next((lock.wanted for lock in record_of(context.facts).locks if _installs(lock, stack.driver.version)), None)
 
 
 def _installs(lock: Applied, driver: str) -> bool:
@@ -100,7 +100,7 @@ def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageS
 def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
     """Return the packages that gpusetup installed for a component which no setting asks for any more."""
     kept = {package.name for package in packages.wanted()} if packages is not None else set()
-    before = [lock.wanted.packages for lock in locks(facts) if lock.wanted is not None and lock.wanted.packages]
+    before = [lock.wanted.packages for lock in record_of(facts).locks if lock.wanted and lock.wanted.packages]
     names: set[str] = set()
     for name, group in GROUPS.items():
         some = packages is not None and bool(getattr(packages, name))
@@ -271,7 +271,7 @@ def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Pack
     The metapackage is kept: without it the next kernel would have no headers. What an apply on record asked for is kept
     too: the same command must ask for the same while that apply is under way, and later.
     """
-    target, ours = context.facts.kernel.target, requested(context.facts)
+    target, ours = context.facts.kernel.target, record_of(context.facts).requested
     there = context.facts.packages.installed
     headers = target is not None and target.headers
     return tuple(

@@ -14,7 +14,7 @@ from msgspec import UNSET, ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.components.base import working_driver
-from gpusetup.components.record import begun, planned_from
+from gpusetup.components.record import planned_from, record_of
 from gpusetup.drive.causes import in_short
 from gpusetup.drive.events import Track
 from gpusetup.drive.inventory import check_host_name, write_overlay
@@ -175,7 +175,7 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
     if before is None or before.state != "change":
         raise BadInputError("GS-410", f"the plan has no changes for {name}", path=name)
     why = "" if before.lock.key == planner.key(facts, settings) else "its kernel, GPUs, system or settings differ"
-    if before.variables.gpu_state_planned != planned_from(facts) and begun(facts).key != before.lock.key:
+    if before.variables.gpu_state_planned != planned_from(facts) and record_of(facts).begun.key != before.lock.key:
         why = why or "another apply is on its record"
     if why:
         raise BadInputError("GS-411", f"{name} has changed since the plan was made: {why}", path=name)

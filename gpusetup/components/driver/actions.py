@@ -10,7 +10,7 @@ from gpusetup.components import judge
 from gpusetup.components.base import Component, Context, Group, Wanted, action
 from gpusetup.components.judge import Judged
 from gpusetup.components.parsing import choice, path, wrong, yes
-from gpusetup.components.record import locks, record_of
+from gpusetup.components.record import record_of
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.plan import Action
 from gpusetup.model.settings import DriverOptions, ModuleWay, ReloadPolicy, Settings
@@ -103,7 +103,7 @@ def _module(probed: dict[str, Any], choice: DriverChoice, settings: Settings) ->
 
 def _changed_options(facts: HostFacts, options: DriverOptions) -> Iterator[Action]:
     """Yield the action for module options that differ from those of the latest lock."""
-    lock = next(iter(locks(facts)), None)
+    lock = next(iter(record_of(facts).locks), None)
     if options != (lock.wanted.settings.driver_options if lock is not None and lock.wanted is not None else {}):
         what = ", ".join(f"{name}={value}" for name, value in options.items()) or "none"
         why = "set by gpusetup_driver_options; reboots only if the module cannot be loaded again now"

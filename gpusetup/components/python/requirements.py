@@ -324,11 +324,11 @@ def _offered(installed: Collection[str], offers: Offers, packages: Collection[st
 
 def _venv(facts: HostFacts) -> tuple[Package, ...]:
     """Return python3-venv where it is missing or ours: Debian and Ubuntu package it separately."""
-    from gpusetup.components.record import requested
+    from gpusetup.components.record import record_of
 
     own = next((python for python in facts.pythons if python.path == SYSTEM_PYTHON), None)
     there = "python3-venv" in facts.packages.installed or (own is not None and own.ensurepip)
-    if facts.packages.manager != "apt" or (there and "python3-venv" not in requested(facts)):
+    if facts.packages.manager != "apt" or (there and "python3-venv" not in record_of(facts).requested):
         return ()
     return (Package(name="python3-venv"),)
 

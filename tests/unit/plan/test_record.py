@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from gpusetup.components.record import forgotten, hidden, locks, read_applied, read_record
+from gpusetup.components.record import forgotten, hidden, read_applied, read_record
 from gpusetup.errors import PreflightError
 from gpusetup.facts.collect import from_probe, read_facts
 from gpusetup.matrix.load import matrix
@@ -76,7 +76,7 @@ def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one
     lock = planner.second(bare, DRIVER, nvidia_ubuntu).plan.lock
     for begun, done, stage in ((lock, NO_LOCK, "offers"), (lock, lock, "transaction"), (NO_LOCK, lock, "transaction")):
         facts = changed(bare, state=HostRecord(apply=Apply(id="a2", lock=begun), lock=done))
-        assert (lock in locks(facts), planner.first(facts, DRIVER).stage) == (True, stage)
+        assert (lock in facts.state.locks, planner.first(facts, DRIVER).stage) == (True, stage)
 
 
 def test_an_earlier_record_that_was_lost_is_told():
