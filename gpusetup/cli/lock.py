@@ -162,7 +162,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     from msgspec.structs import replace
 
     from gpusetup.components.base import Offers
-    from gpusetup.components.driver.sources import absence, context_of, directory_of, family_for, unproven
+    from gpusetup.components.driver.sources import absence, context_of, family_for, unproven
     from gpusetup.plan.actions import role_variables
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.requests import UNKNOWN_KERNEL, described_host
@@ -176,12 +176,11 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
         {}, {}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements
     )
     settings = replace(settings, hashed=hashed_lines(lock))
-    directory = directory_of(matrix.repos, facts)
-    family = family_for(matrix.repos, facts.os, settings.source, directory)
-    if family is None:
-        why = absence(matrix.repos, facts, settings.source, directory)
-        raise BadInputError("GS-331", why.message, note=why.note, path="--source", hint=why.hint)
     context = context_of(matrix.repos, facts, settings, Offers(None))
+    family = family_for(context)
+    if family is None:
+        why = absence(context)
+        raise BadInputError(why.reference, why.message, note=why.note, path="--source", hint=why.hint)
     doubt = unproven(context)
     if doubt is not None:
         output.warn(f"{doubt.message}: {doubt.note}; the roles need its fingerprint in gpu_repo_sources")

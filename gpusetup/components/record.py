@@ -104,19 +104,13 @@ def unread(facts: HostFacts) -> str:
     return lock.unread if lock.schema.startswith(_OF_APPLIES) else ""
 
 
-def lost(facts: HostFacts) -> str:
-    """Return why the record is damaged or missing; "" if it is readable, never existed or needs root to read."""
-    reason = _reason(facts)
-    return "" if "ermission denied" in reason else reason
-
-
 def hidden(facts: HostFacts) -> Refusal | None:
     """Return the refusal for a host whose record cannot be read; None if it can, or there never was one."""
-    reason = _reason(facts)
+    reason = facts.record_unread
     if not reason:
         return None
     hint = "only root may read it: use -K, or a user who can become root"
-    if lost(facts):
+    if facts.record_lost:
         hint = "restore it from a backup; without one, gpusetup apply sets it aside and starts a new record"
     message = f"the record of what was applied cannot be read: {reason}"
     return Refusal(reference="GS-801", message=message, hint=hint, exit=int(Exit.REFUSED))
@@ -136,9 +130,3 @@ def forgotten(facts: HostFacts) -> str:
     kept = f"; the rest of it: {past.kept}" if past.kept else ""
     since = f"changes that gpusetup made before {past.time} are unknown"
     return f"an earlier record was lost ({past.why}){kept}: {since}"
-
-
-def _reason(facts: HostFacts) -> str:
-    if facts.state is not None:
-        return ""
-    return next((item.reason for item in facts.unreadable if item.field == "state"), "")

@@ -311,6 +311,18 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the host is a guest with a vGPU, which needs NVIDIA's guest driver."""
         return any(gpu.vgpu for gpu in self.gpus)
 
+    @property
+    def record_unread(self) -> str:
+        """Why the record cannot be read; "" if it can, or there never was one."""
+        if self.state is not None:
+            return ""
+        return next((item.reason for item in self.unreadable if item.field == "state"), "")
+
+    @property
+    def record_lost(self) -> str:
+        """Why the record is damaged or missing; "" if it is readable, never existed or needs root to read."""
+        return "" if "ermission denied" in self.record_unread else self.record_unread
+
 
 class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A host whose facts could not be read."""

@@ -9,19 +9,25 @@ from gpusetup.components import judge
 from gpusetup.components.base import Wanted, action
 from gpusetup.components.cuda import no_longer_wanted
 from gpusetup.components.judge import Judged, versions
-from gpusetup.components.record import lost, record_of
+from gpusetup.components.record import record_of
 from gpusetup.components.registry import COMPONENTS, GROUPS
+from gpusetup.model.applied import Applied
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import UNPROVEN, Origins, Package, PackageSet
 from gpusetup.model.plan import Action, ActionKind
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan.wanted import leftovers
 from gpusetup.versions import nv
 
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
     """Return the wanted packages that are not installed at their version."""
     return tuple(package for package in packages.wanted() if not satisfied(package, installed))
+
+
+def lacks_packages(facts: HostFacts, lock: Applied) -> bool:
+    """Return whether packages of a lock are missing: then the stack is chosen again from today's offers."""
+    packages = lock.wanted.packages if lock.wanted is not None else None
+    return packages is not None and bool(missing(packages, facts.packages.installed))
 
 
 def satisfied(package: Package, installed: dict[str, str]) -> bool:
@@ -32,6 +38,35 @@ def satisfied(package: Package, installed: dict[str, str]) -> bool:
 def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
     """Return the installed packages to remove; a package that is wanted by name is never among them."""
     return tuple(judge.drift.unwanted(installed, packages.remove, [package.name for package in packages.wanted()]))
+
+
+def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
+    """Return the packages with removals of `leftovers` added.
+
+    The lock does not contain these removals: a package that a person installs later under such a name is theirs.
+    """
+    gone = leftovers(facts, packages)
+    if not gone:
+        return packages
+    found = packages or PackageSet(manager=facts.packages.manager or "apt")
+    return replace(found, remove=(*found.remove, *gone), may_remove=(*found.may_remove, *gone))
+
+
+def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
+    """Return the packages that gpusetup installed for a component which no setting asks for any more."""
+    kept = {package.name for package in packages.wanted()} if packages is not None else set()
+    before = [lock.wanted.packages for lock in record_of(facts).locks if lock.wanted and lock.wanted.packages]
+    names: set[str] = set()
+    for name, group in GROUPS.items():
+        some = packages is not None and bool(getattr(packages, name))
+        goes = "*" in group.leaves or (some and not _among(kept, group.leaves))
+        there = (package.name for past in before for package in getattr(past, name))
+        names |= _among(there, group.leaves if goes else ())
+    return tuple(sorted((names & set(record_of(facts).brought)) - kept))
+
+
+def _among(names: Iterable[str], globs: tuple[str, ...]) -> set[str]:
+    return {name for name in names if versions.matches(name, globs)}
 
 
 def actions(host: Judged, wanted: Wanted) -> Iterator[Action]:
@@ -162,7 +197,7 @@ def _record(host: Judged) -> Iterator[Action]:
     elif found := list(judge.drift.unfinished({}, host.record)):
         what = "settle what was interrupted: " + ", ".join(item.what for item in found)
         yield action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
-    elif reason := lost(facts):
+    elif reason := facts.record_lost:
         yield action("record", "lost", "start a new record of gpusetup's changes", reason)
     for left in judge.drift.waits(host.probed, host.record):
         yield action("record", left.id, "left pending by the last apply", left.what)

@@ -11,41 +11,47 @@ import msgspec
 from gpusetup.components import judge
 from gpusetup.components.base import Context, Family, Offers, Wanted, working_driver
 from gpusetup.components.driver.modules import no_way, seen_through_streams
-from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for, unproven
+from gpusetup.components.driver.sources import absence, all_sources, context_of, family_for, unproven
 from gpusetup.components.judge import Judged
 from gpusetup.components.python.environments import with_one_driver
 from gpusetup.components.python.requirements import has_python, interpreter_of, pythons_of, system_of
 from gpusetup.components.python.size import environment_sizes, total, unmeasured
-from gpusetup.components.record import lost, planned_from, record_of, unread
+from gpusetup.components.record import planned_from, record_of, unread
 from gpusetup.components.registry import COMPONENTS
 from gpusetup.components.vgpu import with_cloud_driver, with_recorded_token
-from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
+from gpusetup.errors import GpuSetupError, NoStackError, PreflightError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
-from gpusetup.model.facts import HostFacts, Packages, Process
-from gpusetup.model.facts_machine import Display, OperatingSystem
+from gpusetup.model.facts import HostFacts, Process
+from gpusetup.model.facts_machine import Display
 from gpusetup.model.plan import Action, HostPlan, Preview, PreviewTransaction, Refusal
 from gpusetup.model.request import DriverCandidate, Request
 from gpusetup.model.settings import Settings
-from gpusetup.model.stack import Resolution
+from gpusetup.model.stack import Resolution, Stack
 from gpusetup.model.variables import NOTHING, RoleVariables
-from gpusetup.plan.actions import actions, missing, question_variables, removals, role_variables
+from gpusetup.plan.actions import (
+    actions,
+    lacks_packages,
+    question_variables,
+    removals,
+    role_variables,
+    without_leftovers,
+)
 from gpusetup.plan.preflight import (
     NO_GPU,
-    borrowed_from,
     cloud_notes,
     driver_refusals,
     findings,
     foreign_driver,
-    guest_refusal,
     homeless_refusal,
     host_refusals,
     maintenance_refusal,
+    no_stack_refusal,
     policy_refusals,
     refusal_of,
 )
 from gpusetup.plan.requests import request_for
-from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of, without_leftovers
+from gpusetup.plan.wanted import asks, manages_driver, needs_packages, packed, unpacked, wanted_of
 
 _MOVES = {"upgrade", "downgrade", "remove"}
 _TELLING = ("reboot", "module-load")  # whose reasons explain a reboot best
@@ -60,6 +66,14 @@ class Draft:
     ask: RoleVariables = NOTHING
     wanted: Wanted | None = None
     stage: Stage = "final"
+
+
+class HostRefusedError(Exception):
+    """Planning ends: the host stays as it is. `stack` is the chosen one, if planning came so far."""
+
+    def __init__(self, *refusals: Refusal, stack: Stack | None = None) -> None:
+        super().__init__(refusals, stack)
+        self.refusals, self.stack = refusals, stack
 
 
 class Planner:
@@ -80,22 +94,20 @@ class Planner:
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
-        for lock, cut in ((record_of(facts).begun, True), (record_of(facts).lock, False)):
-            anew = settings.upgrade and record_of(facts).unfinished is None  # an interrupted upgrade goes on
-            if anew or not lock.repeatable or lock.key != key:
-                continue
-            draft = self._from_record(base, facts, settings, lock)
-            if not (cut and _lacks_packages(facts.packages, draft)):
-                return draft
+        record = record_of(facts)
+        anew = settings.upgrade and record.unfinished is None  # an interrupted upgrade goes on
+        for lock, cut in ((record.begun, True), (record.lock, False)):
+            fits = lock.repeatable and lock.key == key and not anew
+            if fits and not (cut and lacks_packages(facts, lock)):
+                return self._from_record(facts, settings, lock)
         own = (refusal for component in COMPONENTS for refusal in component.refusals(facts, settings))
         refusals = (*host_refusals(facts), *own)
         if refusals:
             return refused(base, refusals)
-        return self._look(base, facts, settings, None, key)
+        return self._look(facts, settings, None, key)
 
     def recorded(self, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan a host to the state of a lock, whatever would be chosen today."""
-        base = base_plan(facts)
         if not lock.repeatable:
             raise PreflightError(
                 "GS-804",
@@ -103,7 +115,7 @@ class Planner:
                 note="it was made by the roles without gpusetup, or by another version",
                 hint="repeat it as you ran it then",
             )
-        draft = self._from_record(base, facts, settings, with_recorded_token(lock, settings))
+        draft = self._from_record(facts, settings, with_recorded_token(lock, settings))
         driver = lock.stack.driver if lock.stack is not None else None
         kept = lock.wanted is not None and not lock.wanted.manage_driver
         if driver is not None and kept and working_driver(facts) != driver.version:
@@ -118,11 +130,10 @@ class Planner:
 
     def second(self, facts: HostFacts, settings: Settings, answer: Preview) -> Draft:
         """Plan with the offers of the wanted repositories."""
-        base = base_plan(facts)
         refusals = findings(answer)
         if refusals:
-            return refused(base, refusals)
-        return self._look(base, facts, settings, Offers(answer.candidates), self.key(facts, settings))
+            return refused(base_plan(facts), refusals)
+        return self._look(facts, settings, Offers(answer.candidates), self.key(facts, settings))
 
     def third(self, draft: Draft, answer: Preview) -> HostPlan:
         """Finish a plan with the simulated transaction."""
@@ -143,40 +154,38 @@ class Planner:
 
     # --- the work -----------------------------------------------------------------------------------------------
 
-    def _look(self, base: HostPlan, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
+    def _look(self, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
         try:
-            settings = with_cloud_driver(facts, settings, self.matrix)
+            return self._with_offers(facts, settings, offers, key)
+        except HostRefusedError as end:
+            return refused(_replace(base_plan(facts), stack=end.stack), end.refusals)
+
+    def _with_offers(self, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
+        """Choose a stack, within the offers where they are known, and plan it."""
+        try:
+            sourced = with_cloud_driver(facts, settings, self.matrix)
         except PreflightError as error:
-            return refused(base, (refusal_of(error),))
-        directory = directory_of(self.matrix.repos, facts)
-        family = family_for(self.matrix.repos, facts.os, settings.source, directory)
-        context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
+            raise HostRefusedError(refusal_of(error)) from None
+        context = context_of(self.matrix.repos, facts, sourced, offers or Offers(None))
+        family = family_for(context)
         told = offers is not None or (family is not None and family.key == "runfile")
         candidates = family.drivers(context) if family is not None and told else None
         if family is not None and (refusal := no_way(context, family, candidates)) is not None:
-            return refused(base, (refusal,))
+            raise HostRefusedError(refusal)
         try:
             context, resolution = self._choose(context, family, candidates)
-            if has_python(resolution.stack) and not settings.python_adopt:
-                interpreter_of(facts, settings, resolution.stack, system_of(self.matrix, facts))
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
-            kind = borrowed_from(facts)
-            if kind is not None and isinstance(error, NoStackError):
-                return refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
-            return refused(base, (_no_stack(error, facts.os, candidates is not None),))
+            raise HostRefusedError(no_stack_refusal(error, facts, offered=candidates is not None)) from None
         stack = resolution.stack
-        if family is None and (manages_driver(context, stack) or asks(settings)):
-            why = absence(self.matrix.repos, facts, settings.source, directory)
-            no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
-            return refused(_replace(base, stack=stack), (no_family,))
+        if family is None and (manages_driver(context, stack) or asks(context.settings)):
+            raise HostRefusedError(absence(context), stack=stack)
         if family is not None and offers is None and needs_packages(context, family, stack, self.matrix):
-            refusal = unproven(context)
-            if refusal is not None:
-                return refused(_replace(base, stack=stack), (refusal,))
-            return Draft(plan=base, ask=self._question(context, family), stage="offers")
-        return self._final(base, context, family, resolution, key)
+            if (refusal := unproven(context)) is not None:
+                raise HostRefusedError(refusal, stack=stack)
+            return Draft(plan=base_plan(facts), ask=self._question(context, family), stage="offers")
+        return self._final(context, family, resolution, key)
 
     def _choose(
         self, context: Context, family: Family | None, candidates: tuple[DriverCandidate, ...] | None
@@ -199,29 +208,29 @@ class Planner:
             settings = msgspec.structs.replace(settings, cuda_from="wheels")
             context = dataclasses.replace(context, settings=settings)
         resolution, named = with_one_driver(facts, settings, request, resolution, self.resolve)
+        if has_python(resolution.stack) and not settings.python_adopt:
+            interpreter_of(facts, settings, resolution.stack, system)  # raises where the host can have none
         return dataclasses.replace(context, named=named), resolution
 
-    def _final(
-        self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
-    ) -> Draft:
+    def _final(self, context: Context, family: Family | None, resolution: Resolution, key: str) -> Draft:
         facts, stack = context.facts, resolution.stack
         wanted = wanted_of(context, family, stack, self.matrix)
         if wanted.homeless:
-            return refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
+            raise HostRefusedError(homeless_refusal(wanted.homeless), stack=stack)
         host = judge.judged(facts)
         refusals = tuple(driver_refusals(host, wanted, context.offers, self.matrix))
         if refusals:
-            return refused(_replace(base, stack=stack), refusals)
+            raise HostRefusedError(*refusals, stack=stack)
         lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
-        plan = _planned(base, host, wanted, lock, self.matrix)
+        plan = _planned(host, wanted, lock, self.matrix)
         warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
         reasons = (*resolution.reasons, *wanted.reasons)
         return _draft(_replace(plan, reasons=reasons, warnings=warnings), wanted)
 
-    def _from_record(self, base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
+    def _from_record(self, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan from a lock: equal settings on the same matrix give the same stack."""
         wanted = unpacked(lock, settings)
-        return _draft(_planned(base, judge.judged(facts), wanted, lock, self.matrix), wanted)
+        return _draft(_planned(judge.judged(facts), wanted, lock, self.matrix), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
         of_parts = (name for component in COMPONENTS for name in component.patterns(context, self.matrix))
@@ -274,22 +283,20 @@ def _not_understood(facts: HostFacts) -> Iterator[str]:
     """Yield a warning if another version wrote the record, or it is damaged: it will be replaced."""
     if reason := unread(facts):
         yield f"another version of gpusetup recorded the last apply ({reason}): gpusetup chooses the stack again"
-    if reason := lost(facts):
+    if reason := facts.record_lost:
         yield (
             f"the record of earlier applies is damaged or gone ({reason}): apply sets it aside and starts a new one, "
             "which does not know what gpusetup changed before"
         )
 
 
-def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
+def _planned(host: Judged, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
     facts = host.facts
     wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
     todo = tuple(actions(host, wanted))
     if facts.packages.problems and (todo or record_of(facts).apply.id):
         what, why = "finish an interrupted package installation", "; ".join(facts.packages.problems[:3])
         todo = (Action(id="repair", kind="install", what=what, why=why), *todo)
-    if todo and facts.virtualisation.events and not wanted.settings.despite_maintenance:
-        return refused(_replace(base, stack=wanted.stack), (maintenance_refusal(facts.virtualisation),)).plan
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
@@ -297,15 +304,13 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
     variables = msgspec.structs.replace(variables, gpu_state_lock=lock, gpu_state_planned=planned_from(facts))
     sizes = environment_sizes(wanted, todo, facts.arch, matrix.wheels)
     size = total(sizes.values())
-    warnings = (
-        *(_display_warnings(facts.display, wanted) if todo else ()), *unmeasured(size), *cloud_notes(facts, matrix)
-    )  # fmt: skip
+    warnings = (*(_display_warnings(facts.display, wanted) if todo else ()), *unmeasured(size))
     if megabytes := {path: -(-item.peak >> 20) for path, item in sizes.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
+    base = _replace(base_plan(facts), stack=wanted.stack)
     plan = _replace(
         base,
         state="change" if todo else "unchanged",
-        stack=wanted.stack,
         actions=todo,
         removals=gone,
         holds=holds,
@@ -315,10 +320,17 @@ def _planned(base: HostPlan, host: Judged, wanted: Wanted, lock: Applied, matrix
         lock=lock,
         kind=lock.key[:12],
         wheel_bytes=None if size.unknown else size.download,
-        warnings=warnings,
     )
-    plan = _replace(plan, jobs=jobs_of(facts.processes, plan), work=facts.work if _moves_driver(plan) else ())
+    plan = _replace(
+        plan,
+        jobs=jobs_of(facts.processes, plan),
+        work=facts.work if _moves_driver(plan) else (),
+        warnings=(*warnings, *cloud_notes(facts, matrix)),
+    )
+    announced = maintenance_refusal(facts, wanted.settings) if todo else None
     broken = tuple(policy_refusals(facts, wanted.settings.policy, matrix, after=plan))
+    if announced is not None:
+        return refused(base, (announced,)).plan
     return refused(plan, broken).plan if broken else plan
 
 
@@ -357,18 +369,6 @@ def jobs_of(processes: Sequence[Process], plan: HostPlan) -> dict[int, str]:
 
 def _moves_driver(plan: HostPlan) -> bool:
     return plan.reboot or any(action.kind in _MOVES for action in plan.actions)
-
-
-def _lacks_packages(there: Packages, draft: Draft) -> bool:
-    """Return whether the draft's packages are missing: then the stack is chosen again from today's offers."""
-    packages = draft.wanted.packages if draft.wanted is not None else None
-    return packages is not None and bool(missing(packages, there.installed))
-
-
-def _no_stack(error: GpuSetupError, system: OperatingSystem, offered: bool) -> Refusal:
-    limited = offered and isinstance(error, NoStackError)
-    head = f"only drivers in the repositories of {system.label} were considered\n  " if limited else ""
-    return refusal_of(error, head + error.note)
 
 
 def base_plan(facts: HostFacts) -> HostPlan:

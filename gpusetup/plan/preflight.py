@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from msgspec.structs import replace
+
 from gpusetup.components import judge
 from gpusetup.components.base import Offers, Wanted, working_driver
 from gpusetup.components.judge import Judged
@@ -15,7 +17,6 @@ from gpusetup.matrix.gpus import instances, plain_type
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import is_jetson
 from gpusetup.model.facts import Failure, HostFacts, Packages
-from gpusetup.model.facts_machine import Virtualisation
 from gpusetup.model.plan import HostPlan, PackageSet, Preview, Refusal
 from gpusetup.model.request import Policy, Request, Requirement
 from gpusetup.model.settings import Settings
@@ -112,11 +113,14 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
             return
 
 
-def maintenance_refusal(machine: Virtualisation) -> Refusal:
-    """Return the refusal of a host for which its cloud has announced maintenance."""
+def maintenance_refusal(facts: HostFacts, settings: Settings) -> Refusal | None:
+    """Return the refusal of a host for which its cloud has announced maintenance; None for all other hosts."""
+    events = facts.virtualisation.events
+    if not events or settings.despite_maintenance:
+        return None
     return Refusal(
         reference="GS-359",
-        message="the cloud announces " + "; ".join(map(str, machine.events)),
+        message="the cloud announces " + "; ".join(map(str, events)),
         note="it could cut the installation; nothing was changed",
         hint="run this command again when the maintenance is over; or change the host now: add --despite-maintenance",
     )
@@ -198,6 +202,15 @@ def guest_refusal(kind: Guest) -> Refusal:
     """Return the refusal of a machine whose driver comes from elsewhere."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
+
+
+def no_stack_refusal(error: GpuSetupError, facts: HostFacts, *, offered: bool) -> Refusal:
+    """Return the refusal of a host that no stack fits; `offered`: only drivers in its repositories were considered."""
+    none_fits, kind = isinstance(error, NoStackError), borrowed_from(facts)
+    if none_fits and kind is not None:
+        return replace(guest_refusal(kind), note=error.note)
+    head = f"only drivers in the repositories of {facts.os.label} were considered\n  " if none_fits and offered else ""
+    return refusal_of(error, head + error.note)
 
 
 def homeless_refusal(names: tuple[str, ...]) -> Refusal:

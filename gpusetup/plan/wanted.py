@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -14,7 +13,6 @@ from gpusetup.components.driver.actions import DAEMON
 from gpusetup.components.driver.modules import other_way
 from gpusetup.components.driver.sources import all_sources
 from gpusetup.components.fabric import imex_of
-from gpusetup.components.judge import versions
 from gpusetup.components.python.environments import environment_packages, settled
 from gpusetup.components.python.requirements import (
     LIBRARIES,
@@ -27,11 +25,10 @@ from gpusetup.components.python.requirements import (
     without_caps,
 )
 from gpusetup.components.record import record_of
-from gpusetup.components.registry import COMPONENTS, GROUPS
+from gpusetup.components.registry import COMPONENTS
 from gpusetup.errors import PreflightError, shipped
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.applied import Applied
-from gpusetup.model.facts import HostFacts
 from gpusetup.model.package import Origins, Package, PackageSet, Pin
 from gpusetup.model.repos import Format
 from gpusetup.model.settings import AppliedSettings, AppliedWanted, Settings
@@ -83,35 +80,6 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
     if has_python(stack) and not context.settings.python_adopt:
         packages += interpreter_of(facts, context.settings, stack, system_of(matrix, facts)).packages
     return any(package.name not in facts.packages.installed for package in packages)
-
-
-def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
-    """Return the packages with removals of `leftovers` added.
-
-    The lock does not contain these removals: a package that a person installs later under such a name is theirs.
-    """
-    gone = leftovers(facts, packages)
-    if not gone:
-        return packages
-    found = packages or PackageSet(manager=facts.packages.manager or "apt")
-    return replace(found, remove=(*found.remove, *gone), may_remove=(*found.may_remove, *gone))
-
-
-def leftovers(facts: HostFacts, packages: PackageSet | None) -> tuple[str, ...]:
-    """Return the packages that gpusetup installed for a component which no setting asks for any more."""
-    kept = {package.name for package in packages.wanted()} if packages is not None else set()
-    before = [lock.wanted.packages for lock in record_of(facts).locks if lock.wanted and lock.wanted.packages]
-    names: set[str] = set()
-    for name, group in GROUPS.items():
-        some = packages is not None and bool(getattr(packages, name))
-        goes = "*" in group.leaves or (some and not _among(kept, group.leaves))
-        there = (package.name for past in before for package in getattr(past, name))
-        names |= _among(there, group.leaves if goes else ())
-    return tuple(sorted((names & set(record_of(facts).brought)) - kept))
-
-
-def _among(names: Iterable[str], globs: tuple[str, ...]) -> set[str]:
-    return {name for name in names if versions.matches(name, globs)}
 
 
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:

@@ -1,7 +1,5 @@
 """The source of a host's driver: repository, signing key, package family, NVIDIA's `.run` installer; or a refusal."""
 
-from typing import NamedTuple
-
 from msgspec.structs import replace
 
 from gpusetup.components.base import Context, DriverPackages, Family, Offers, Repository, covering, repository_at
@@ -12,7 +10,7 @@ from gpusetup.components.driver.nvidia import NvidiaRepository
 from gpusetup.components.parsing import FileSource, file_source
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_notes
-from gpusetup.errors import PreflightError
+from gpusetup.errors import Exit, PreflightError
 from gpusetup.model.facts import HostFacts
 from gpusetup.model.facts_machine import OperatingSystem
 from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage, Manager, Origins, Package, Runfile
@@ -212,47 +210,34 @@ def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: st
     return UNPROVEN
 
 
-class Absence(NamedTuple):
-    """The parts of a message that no packages can be installed."""
-
-    message: str
-    note: str
-    hint: str
-
-
-def absence(repos: ReposFile, facts: HostFacts, source: str, directory: RepoDirectory | None) -> Absence:
-    """Return why no packages can be installed on this host."""
-    label = facts.os.label
-    if source == "distro":
-        return Absence(
-            f"{facts.os.name} has no driver packages that gpusetup knows",
-            "it knows those of " + ", ".join(sorted({name for row in repos.distro_drivers for name in row.systems})),
-            "use NVIDIA's: gpusetup_source=nvidia"
-            if directory is not None
-            else "install a driver by hand; gpusetup keeps it",
-        )
-    own = any(label in row.systems for row in repos.distro_drivers)
-    return Absence(
-        f"NVIDIA has no repository for {label} on {facts.arch}",
-        "",
-        "use the distribution's: gpusetup_source=distro" if own else "install a driver by hand; gpusetup keeps it",
-    )
+def absence(context: Context) -> Refusal:
+    """Return the refusal of a host on which no packages can be installed."""
+    facts, rows = context.facts, context.repos.distro_drivers
+    label, by_hand = facts.os.label, "install a driver by hand; gpusetup keeps it"
+    if context.settings.source == "distro":
+        there = directory_of(context.repos, facts) is not None
+        message = f"{facts.os.name} has no driver packages that gpusetup knows"
+        note = "it knows those of " + ", ".join(sorted({name for row in rows for name in row.systems}))
+        hint = "use NVIDIA's: gpusetup_source=nvidia" if there else by_hand
+    else:
+        own = any(label in row.systems for row in rows)
+        message, note = f"NVIDIA has no repository for {label} on {facts.arch}", ""
+        hint = "use the distribution's: gpusetup_source=distro" if own else by_hand
+    return Refusal(reference="GS-331", message=message, note=note, hint=hint, exit=int(Exit.NO_STACK))
 
 
-def family_for(
-    repos: ReposFile, system: OperatingSystem, source: str, directory: RepoDirectory | None
-) -> Family | None:
-    """Return the package family for a source; None if gpusetup can install nothing from it here."""
+def family_for(context: Context) -> Family | None:
+    """Return the package family of the source; None if gpusetup can install nothing from it here."""
+    system, source = context.facts.os, context.settings.source
     file = file_source(source)
     if file is not None and file.kind == "runfile":
         return RunfileInstaller(file, manager_of(system))
     if source == "distro":
-        if not any(system.label in row.systems for row in repos.distro_drivers):
+        if not any(system.label in row.systems for row in context.repos.distro_drivers):
             return None
         return UbuntuArchive() if system.id == "ubuntu" else DebianArchive()
-    if directory is None:
-        return None
-    return NvidiaRepository(directory)
+    directory = directory_of(context.repos, context.facts)
+    return NvidiaRepository(directory) if directory is not None else None
 
 
 def manager_of(system: OperatingSystem) -> Manager:

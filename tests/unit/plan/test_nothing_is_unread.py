@@ -11,7 +11,7 @@ import yaml
 from gpusetup.components.base import Offers
 from gpusetup.components.desktops import DESKTOPS
 from gpusetup.components.driver.archives import last_seen
-from gpusetup.components.driver.sources import absence, all_sources, context_of, directory_of, family_for
+from gpusetup.components.driver.sources import absence, all_sources, context_of, family_for
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Containers
@@ -123,10 +123,9 @@ def _stack(branch, module, cudnn):
 
 
 def _planned(known, context, source, stack):
-    directory = directory_of(context.repos, context.facts)
-    family = family_for(context.repos, context.facts.os, source, directory)
+    family = family_for(context)
     if family is None:
-        absence(context.repos, context.facts, source, directory)
+        absence(context)
         return
     all_sources(context, family)
     family.patterns(context)

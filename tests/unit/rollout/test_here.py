@@ -25,7 +25,7 @@ def rollout(monkeypatch):
     def make(boot, connection="ssh", reboot=None):
         monkeypatch.setattr("gpusetup.rollout.looks.this_boot", lambda: HERE)
         session = SimpleNamespace(run=SimpleNamespace(id="1"))
-        facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()), state=None, unreadable=())
+        facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()), state=None, record_unread="")
         return Rollout(
             session, None, None, facts={"a": facts}, settings={"a": Settings(reboot=reboot)},
             connections={"a": connection},
