@@ -128,15 +128,16 @@ def _printed() -> tuple[re.Pattern[str], dict[str, str]]:
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))), re.IGNORECASE), texts
 
 
-TYPED = 110
-"""The longest text that somebody may have typed from memory, in characters."""
 MEMORY: dict[str, Any] = json.loads(read_table("typed.json"))
-"""What people type: spellings, words for things and complaints, and rules of both; a printed text is none of these."""
+"""What people type: spellings, words for things and complaints, and rules of both.
+
+It is for a text without a mark of `printed`, or of `program` where a mark of `person` shows a person's own words.
+"""
 
 
 def _typed(text: str) -> list[Match]:
     """Return the first cause with a rule whose words are all in the text, in any order, and none with a "!"."""
-    if len(text) > TYPED or re.search(MEMORY["printed"], text):
+    if re.search(MEMORY["program" if re.search(MEMORY["person"], text) else "printed"], text):
         return []
     said = text.lower()
     for spelling, meant in MEMORY["spellings"].items():

@@ -7,13 +7,14 @@ its answers with the program's.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.doctor import other_trouble, scan
 from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
-from gpusetup.doctor.findings import MEMORY, TYPED, recovery_of
+from gpusetup.doctor.findings import MEMORY, recovery_of
 from gpusetup.doctor.library_packages import NAME, WHEEL
 from gpusetup.doctor.patterns import FEW, PREFIX, Expression
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, listed
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _SXIDS = range(10000, 100000)
 """NVSwitch errors have five digits."""
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
-_SHORT = {"§": BOUNDARY, "¶": WORD}
+_SHORT = {"§": BOUNDARY, "¶": WORD, "±": r"[^\u{a}]", "¬": r"[\p{Nd}]", "¤": r"[\s\S]", "¢": "(?:"}
 """Signs for what is long and frequent in expressions, which are ASCII: the page has a size to keep."""
 _EITHER_CASE = re.compile(r"(?:\[[A-Z][a-z]\][ _-]?){2,}")
 """Letters of either case; "«gpu»" is [Gg][Pp][Uu]."""
@@ -40,7 +41,7 @@ def messages() -> dict[str, Any]:
     """Return all data that the page needs to explain a message."""
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
-        "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()], "short": _SHORT,
+        **_patterns(), "short": _SHORT,
         "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
         "memory": _memory(),
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
@@ -70,7 +71,7 @@ def _memory() -> dict[str, Any]:
         return re.sub(r"\w+", lambda word: number[word[0]], rule)
 
     return {
-        "printed": script(re.compile(MEMORY["printed"])), "longest": TYPED, "spellings": MEMORY["spellings"],
+        **{mark: script(MEMORY[mark]) for mark in ("printed", "person", "program")}, "spellings": MEMORY["spellings"],
         "words": {number[word]: meant for word, meant in MEMORY["words"].items()},
         "rules": [[causes.index(cause), *map(short, rules)] for cause, *rules in MEMORY["rules"]],
     }  # fmt: skip
@@ -85,6 +86,29 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "needs": needs(recovery) if recovery is not None else "",
     }  # fmt: skip
     return {name: value for name, value in found.items() if value or name == "weight"}
+
+
+def _patterns() -> dict[str, Any]:
+    """Return the patterns, those of a cause with the same expression as one, without texts that contain another.
+
+    Lists of texts that several patterns have are listed once; these patterns have their numbers.
+    """
+    joined: dict[tuple[Any, ...], dict[str, None]] = {}
+    for cause, pattern in catalogue().patterns():
+        number, finds, *judged = _pattern(cause, pattern)
+        joined.setdefault((number, *judged), {}).update(dict.fromkeys(finds))
+    for finds in joined.values():
+        for longer in [find for find in finds if any(one in find for one in finds if one != find)]:
+            del finds[longer]
+    times = Counter(map(tuple, joined.values()))
+    lists = [finds for finds, count in times.items() if count > 1 and len(finds) > 1]
+    return {
+        "lists": lists,
+        "patterns": [
+            [number, lists.index(tuple(finds)) if tuple(finds) in lists else list(finds), *judged]
+            for (number, *judged), finds in joined.items()
+        ],
+    }
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:

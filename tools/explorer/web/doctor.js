@@ -26,7 +26,7 @@ const Doctor = (data) => {
   const eitherCase = (_, run) => run.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`);
   const whole = (text) => signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text)
     .replace(/«(.*?)»/g, eitherCase);
-  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], finds, whole(text), alone]);
+  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], data.lists[finds] ?? finds, whole(text), alone]);
   known.forEach(([, finds], pattern) => finds.forEach((find) => {
     const key = shape(find);
     if (!shapes.has(key)) shapes.set(key, []);
@@ -202,7 +202,7 @@ const Doctor = (data) => {
 
   function fromMemory(text) {
     const { memory } = data;
-    if ([...text].length > memory.longest || has(memory.printed, text)) return [];
+    if (has(has(memory.person, text) ? memory.program : memory.printed, text)) return [];
     const said = Object.entries(memory.spellings).reduce(
       (told, [spelling, meant]) => told.replace(expression(spelling, "gu"), meant), text.toLowerCase());
     const holds = (part) => part.replace("!", "").split("|").some((word) => has(`(?<!\\w)(?:${memory.words[word]})(?!\\w)`, said)) !== part.startsWith("!");
