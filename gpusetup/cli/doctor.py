@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from gpusetup.cli import doctor_hosts, options, output
 from gpusetup.cli.requests import about_host, is_project, request_of, take_project
 from gpusetup.doctor import text as texts
-from gpusetup.doctor.other_trouble import names_gpu, outside, routine
+from gpusetup.doctor.other_trouble import names_gpu, routine
 from gpusetup.errors import BadInputError, Exit, PreflightError, reason
 from gpusetup.matrix.security import CVE, page, rows
 
@@ -158,6 +158,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.doctor_hosts import guest_here
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
+    from gpusetup.doctor.questions import asks_for_versions
     from gpusetup.doctor.references import reference_in
 
     # A text gets the same answer as an argument and as a file.
@@ -169,7 +170,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         return done
     if (cve := short.strip().upper()).startswith("CVE-") and len(cve.split()) == 1:
         return _vulnerability(arguments, cve)
-    found = diagnose_text(short) if short else diagnose_chunks(log.pieces())
+    found = () if asks_for_versions(short) else diagnose_text(short) if short else diagnose_chunks(log.pieces())
     if found and (guest := guest_here()) is not None:
         from gpusetup.doctor.look import without_apply
 
@@ -285,14 +286,16 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     It is healthy if its messages are routine, or if it is a log of a known kind without words of trouble.
     """
     from gpusetup.doctor.next_steps import after_symptoms, next_steps
+    from gpusetup.doctor.questions import lookups, with_lookups
 
-    shown = () if found else outside(log.text)
+    shown = () if found else with_lookups(log.text)
     clean = not found and (routine(shown) or (log.quiet and log.known and not shown))
     if clean or routine(shown):
         shown = ()
     code = Exit.DONE if found or clean or shown else Exit.BAD_INPUT
     known = clean or shown or log.binary
     steps = after_symptoms(found) if found else () if known else next_steps(log.end)
+    asked = lookups(log.text) if log.quiet and not (known or found or steps or log.lines) else ()
     if arguments.format == "json":
         from msgspec import UNSET
 
@@ -305,7 +308,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
             findings=found,
             outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
             next_steps=steps or UNSET,
-            send=_not_known(log) if not (shown or found or clean) else UNSET,
+            send=_not_known(log, (), asked) if not (shown or found or clean) else UNSET,
         )
         said = output.json_text(document)
     elif shown:
@@ -313,15 +316,16 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     elif found or clean:
         said = texts.CLEAN if clean else output.painted(texts.messages(found)) + texts.steps_text(steps)
     else:
-        said = _not_known(log, steps)
+        said = _not_known(log, steps, asked)
     output.write_answer(said, arguments.out)
     return code
 
 
-def _not_known(log: Log, steps: tuple[NextStep, ...] = ()) -> str:
+def _not_known(log: Log, steps: tuple[NextStep, ...], asked: tuple[str, ...]) -> str:
     if log.binary:
         return texts.NO_TEXT
     if log.quiet and log.lines and not steps:
         return texts.NO_LINE_KNOWN
-    begin = texts.NO_WORD_OF_IT if log.text and not steps and not names_gpu(log.text) else ""
+    begin = texts.NO_WORD_OF_IT if log.text and not (steps or asked or names_gpu(log.text)) else ""
+    begin = texts.A_QUESTION + texts.commands_text(asked) if asked else begin
     return texts.NOT_RECOGNISED + texts.steps_text(steps) + texts.TELL_US + begin

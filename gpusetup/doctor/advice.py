@@ -10,6 +10,7 @@ from gpusetup.doctor.catalogue import (
     cuda_errors,
     errors_by_name,
     errors_by_number,
+    expressions,
     meaning,
     sxid,
     sxids,
@@ -20,25 +21,7 @@ from gpusetup.doctor.scan import scan
 from gpusetup.model.diagnosis import CudaError
 from gpusetup.recovery.table import known as xid
 
-_XID = (
-    r"(?:(?=[^\n]*\b(?:gpus?|nvidia|nvlink|nvswitch|cuda|dmesg|train\w*|vllm|driver|ecc|mmu|gsp|rtx|bus|got|graphics|see"
-    r"|remap\w*|ctx|engine|\w*contained|[1-5]0[5-9]0)\b)[^\n]{{0,60}}?\b|(?={0}\D{{0,3}}{1}$))"
-    r"{0}\D{{0,3}}({1})(?:\D[^\n]{{0,60}})?"
-)
-"""The number alone, or beside a word about GPUs: databases have xids too."""
-WORDS = {
-    "xid": re.compile(_XID.format("xid", r"\d{1,3}"), re.IGNORECASE),
-    "sxid": re.compile(_XID.format("sxid", r"\d{5}"), re.IGNORECASE),
-    "api": re.compile(r"(?:\D*\s)?\(?(?:version\s*)?(1[0-9]0[0-9]0)\)?", re.IGNORECASE),
-    "error": re.compile(
-        r"(?:(?:cuda|driver|runtime|api|cudaerror|cuda_error|error|code|status|failed|with|call|the|number)[\s:=#_]*)*"
-        r"\(?((?<!cuda )\d{1,3}|\d{3})\)?",
-        re.IGNORECASE,
-    ),
-    "needs": re.compile(r"(?:requires?\s+)?cuda\s*>=\s*(\d+\.\d+)", re.IGNORECASE),
-    "code": re.compile(r"(?:sm|compute)_(\d{2,3})[af]?", re.IGNORECASE),
-}
-
+WORDS = {name: expressions(f"number-{name}")[0] for name in ("xid", "sxid", "api", "error", "needs", "code")}
 CAPABILITY = re.compile(r"(?:sm_|compute_)(\d{1,3})(\d)[af]?|(\d{1,3})\.(\d)")
 
 
@@ -55,7 +38,7 @@ def capability(text: str) -> str | None:
 
 def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
     """Return (cause, groups) for a text that is little more than a number: `802`, `Xid 79`, `11040`, `cuda>=12.8`."""
-    text = text.strip().strip(".!\"'`")
+    text = re.sub(r"(?i)^what(?:'s| is| does) (?:an? |the )?|(?: means?)?\s*\?*$", "", text.strip()).strip(".!\"'`")
     found = {name: match[1] for name, expression in WORDS.items() if (match := expression.fullmatch(text))}
     if "sxid" in found:
         groups = {"sxid": found["sxid"]}

@@ -18,6 +18,7 @@ from gpusetup.model.diagnosis import (
     StatusFile,
     Sxid,
     SxidFile,
+    Words,
 )
 
 DATA = Path(__file__).parent / "data"
@@ -83,6 +84,17 @@ def read_table(name: str) -> bytes:
     except OSError as error:
         told = f"the doctor's data cannot be read: {error.strerror}"
         raise GpuSetupError("GS-601", told, path=str(DATA / name)) from error
+
+
+@cache
+def _words() -> dict[str, re.Pattern[str]]:
+    told = msgspec.json.decode(read_table("words.json"), type=dict[str, Words])
+    return {name: re.compile(one.regex, re.IGNORECASE if one.any_case else 0) for name, one in told.items()}
+
+
+def expressions(*names: str) -> tuple[re.Pattern[str], ...]:
+    """Return expressions of words.json, which says what each is for."""
+    return tuple(map(_words().__getitem__, names))
 
 
 @cache

@@ -131,7 +131,6 @@ def _toolkit(major: int) -> str:
 
 
 def _system(component: str, manager: str, versions: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Yield the package manager's command for each (CUDA major, version)."""
     rows = [
         row for row in matrix().repos.libraries if row.component == component and row.format == _FORM.get(manager, "")
     ]

@@ -5,25 +5,14 @@ from functools import cache
 
 import msgspec
 
-from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.catalogue import expressions, read_table
 from gpusetup.doctor.other_trouble import TROUBLE, judged
 from gpusetup.doctor.patterns import FEW
 from gpusetup.doctor.scan import AMD, MODULE, NVIDIA
 from gpusetup.model.diagnosis import Finding, NextStep, Program
 
 PIPE = " 2>&1 | gpusetup doctor -"
-_GRAVE = re.compile(
-    r"(?i)\bs?xid\b|out of memory|stuck|\bh[au]ng|\blost\b|crash|conflict|exceed|insufficient|unmet|unsupported|freez"
-    r"|\b(?:not|no longer) (?:supported|viable|available|work|detect|found|see|show|load|start|recogni|use)"
-    r"|\b(?:are|ca|could|did|do|does|had|has|have|is|was|were|wo|would)n'?t\b|\bbroken?\b"
-    r"|\bf(?:ell|allen) off|black screen|\berr\b|incompatible"
-)
-"""Words of a failure that a log of a healthy machine may have too."""
-_MILD = re.compile(
-    r"(?i:warning|level=(?:info|warn)|notice:|non-fatal|\bignored\b|not collect)"
-    r"|(?<!=)\bINFO\b|^I\d{4} |(?:^|: )[IW] \w+/"
-)
-"""A line of a lower level than an error, in the forms of the programs' logs."""
+_GRAVE, _MILD = expressions("grave", "mild")
 
 
 @cache

@@ -7,32 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.catalogue import expressions, read_table
 from gpusetup.doctor.patterns import FAR, FEW, needed_words, plain
 from gpusetup.model.diagnosis import Outside, OutsideFile
 
-TROUBLE = re.compile(
-    rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
-    rb"|killed|time(?:d )?out|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill|err!|auto-restart"
-)
-"""Words of trouble, searched in lower case, which is far quicker: a log without any is healthy."""
-
-GPU = re.compile(
-    r"nvidia|nvrm|cuda|nvml|nccl|cudnn|cublas|cufft|cusolver|cusparse|curand|cupy|nvcc|nvrtc|ptxas|(?<![a-z])gpus?(?![a-z])"
-    r"|\bxid\b|nvlink|nvswitch|tensorrt|fabric.?manager|libnv|\bnv-|nouveau|\+cu\d|dkms|modprobe|insmod|secure.?boot"
-    r"|\brtx\b|geforce|\btesla\b|\bdcgm|key was rejected|vermagic|\bdrm\b|triton|pcieport|\bAER\b|xformers|flash.attn"
-    r"|bitsandbytes|onnxruntime|jaxlib|\bxla|\brmm\b|infiniband|mlx\d|\brdma\b|\bibv?_|\bucx\b|\.so\b|undefined symbol"
-    r"|root cause above|host_config\.h|linux-headers|lib/modules|kernel module",
-    re.IGNORECASE,
-)
-"""A line near one of these may be about the GPU installation or another layer of its stack."""
+TROUBLE = re.compile(expressions("trouble")[0].pattern.encode())
+GPU, FRAME, CODE = expressions("gpu", "frame", "code")
 _GPU_WORDS = needed_words(GPU.pattern.lower())
 
 ROUTINE = {"no-errors", "healthy-boot"}
-FRAME = re.compile(
-    r"""\s*(?:File ".*", line \d+|Traceback \(most recent call last\)|During handling of the above|\^+\s*$)"""
-)
-CODE = re.compile(r"\s{2,}\S")
 _LONGEST = 400
 _NEAR = 4
 """How many lines before and after a line decide whether it is about the GPU."""

@@ -86,7 +86,6 @@ def _fix(text: str, *commands: str) -> Fix:
 
 
 def _of_torch(file: PackageFile, torch: str) -> _Advice:
-    """Advise the release that was built with the installed torch."""
     name, releases = file.name, _newest(file)
     if releases and all(item.kind == "source" for item in releases):
         line = f"python3 -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps {name}"
@@ -158,7 +157,6 @@ def _of_gpu(file: PackageFile) -> _Advice:
 
 
 def _of_toolkit(wanted: str) -> _Advice:
-    """Advise the toolkit that torch was built with, if the message names it."""
     cuda = re.match(r"\d+\.\d+", wanted)
     if cuda is None:
         return _NONE

@@ -10,36 +10,13 @@ from functools import cache, partial
 from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, cast
 
-from gpusetup.doctor.catalogue import catalogue, meaning, read_table
+from gpusetup.doctor.catalogue import catalogue, expressions, meaning, read_table
 from gpusetup.doctor.patterns import FAR, FEW, SHAPE, Expression, Place
 
-AMD = re.compile(
-    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|(?<!or |NN/)\b(?:rocm|ROCm|ROCk|ROCR|MIOpen|amdgpu)"
-    r"|\bgfx\d{3,4}\b"
+AMD, NO_GPU, TRIED, ADDRESS, OURS, MODULE, NVIDIA = expressions(
+    "amd", "no-gpu", "tried", "address", "ours", "module", "nvidia"
 )
-"""AMD's stack prints the same error texts as CUDA."""
-
-NO_GPU = re.compile(r"\A(?!.*device:GPU).*device:CPU:|init_cpu_|CPUAllocator|MPS back|XPU out|WinError 1455|aging file")
-"""Frameworks name what failed: here the processor, Apple's GPU or Windows' paging file."""
-
-TRIED = re.compile(r"\bPlan failed with\b")
-"""cuDNN's search for the fastest algorithm tries the next one after this."""
-
-ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
-OURS = re.compile(
-    r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
-    r"|torch|flash-attention|vllm|pypi|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
-    re.IGNORECASE,
-)
-"""Repositories from which a GPU installation gets packages: NVIDIA's, Docker's and the distributions'."""
-
 RULES = {"cuda": (AMD, NO_GPU, TRIED), "pytorch": (AMD, NO_GPU), "libraries": (AMD, NO_GPU), "nccl": (AMD,)}
-MODULE = re.compile(
-    r"/var/lib/dkms/[\w.+-]+/|\bdkms (?:build|install|add)\b[^\n]{0,40} (?:-m )?[A-Za-z][\w.+-]*/?\d?|\b[\w+]+-dkms\b"
-    r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+|\w: (?:disagrees about|version magic)|insert (?:module )?['/]"
-)
-"""A line that names a module."""
-NVIDIA = re.compile(r"nvidia|nvrm|\bnv(?:-|hda|_peer)", re.IGNORECASE)
 NEAR = {
     "dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed",
     "dkms-stale-tree", "module-wrong-kernel",
@@ -142,7 +119,7 @@ COPIED: dict[str, str] = json.loads(read_table("copied.json"))
 """What web pages, word processors, JSON and Python's repr make of letters of a message."""
 _LETTERS = [(copied.encode(), letter.encode()) for copied, letter in COPIED.items()]
 _COPIES = {copied[:1]: [pair for pair in _LETTERS if pair[0][:1] == copied[:1]] for copied, _ in _LETTERS}
-WRAPPED = re.compile(rb"(?:[^\n]{60,}\n)+[^\n]*")
+WRAPPED = re.compile(rb"(?m)^(?:[^\n]{60,}\n)+[^\n]*")
 """Lines that a terminal may have broken, and the line after them."""
 _NAME = rb"[a-z][\w.]*(?: \[[^]\n]+\])?"
 TABLE = re.compile(rb"(?m)^(?=[^\n]*[a-z][._][a-z])(%b(?:, %b)+)((?:\n[^\n]+, [^\n]+)+)" % (_NAME, _NAME))

@@ -13,7 +13,7 @@ _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
 
 _TEXTS = ("\n".join([*text, ""]) for text in json.loads(read_table("unknown.json")).values())
-CLEAN, NOT_RECOGNISED, TELL_US, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT = _TEXTS
+CLEAN, NOT_RECOGNISED, TELL_US, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, A_QUESTION = _TEXTS
 
 
 def _wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
@@ -69,8 +69,14 @@ def outside_text(shown: Iterable[Shown]) -> str:
     lines = ["no fault of the GPU installation in this text."]
     for one in shown:
         lines += ["", *_wrapped(f"{one.title} [{one.id}]", rest="  "), *_wrapped(one.line, "  | ")]
-        lines += _wrapped(one.advice, "  ")
-    return "\n".join(lines) + "\n"
+        advice, *commands = one.advice.split("\n")
+        lines += [*_wrapped(advice, "  "), commands_text(commands)] if commands else _wrapped(advice, "  ")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def commands_text(commands: Iterable[str]) -> str:
+    """Return commands to copy, each on its line."""
+    return "".join(f"       $ {visible(command)}\n" for command in commands)
 
 
 def steps_text(steps: Sequence[NextStep]) -> str:

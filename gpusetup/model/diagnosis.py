@@ -186,6 +186,14 @@ class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     causes: tuple[Cause, ...]
 
 
+class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An expression for words in messages, and what it is for."""
+
+    why: str
+    regex: str
+    any_case: bool = False
+
+
 class Outside(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A kind of trouble outside the GPU installation, and how to recognise its lines."""
 

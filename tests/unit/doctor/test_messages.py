@@ -11,6 +11,7 @@ from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.next_steps import PIPE, next_steps, programs
 from gpusetup.doctor.other_trouble import outside
 from gpusetup.doctor.patterns import Expression
+from gpusetup.doctor.questions import lookups
 from tests.unit.doctor.score import FIXTURES, WORDINGS, named, score
 
 
@@ -124,6 +125,11 @@ ENTRIES = [
 def test_an_unknown_line_of_a_program_gets_its_commands(text, command):
     commands = [step.command for step in next_steps(text)]
     assert commands[:1] == ([command + PIPE] if command else [])
+
+
+@pytest.mark.parametrize(("text", "commands"), WORDINGS["of a question"])
+def test_a_question_gets_the_lookups_of_what_it_names(text, commands, doctor):
+    assert list(lookups(text)) == commands
 
 
 def test_the_answer_claims_no_cause_and_stays_not_recognised(doctor):

@@ -220,7 +220,8 @@ const Doctor = (data) => {
   // -- a text that is little more than a number ---------------------------------------------------------------------
 
   function bareNumbers(text) {
-    const asked = strip(text.trim(), ".!\"'`"), found = {};
+    const asking = /^what(?:'s| is| does) (?:an? |the )?|(?: means?)?\s*\?*$/gi;
+    const asked = strip(text.trim().replace(asking, ""), ".!\"'`"), found = {};
     for (const [name, form] of Object.entries(data.bare)) {
       const match = expression(form).exec(asked);
       if (match) found[name] = match[1];
