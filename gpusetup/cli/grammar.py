@@ -41,11 +41,11 @@ def likely_commands(word: str, commands: Iterable[str]) -> list[str]:
     if lowered in commands:
         return [lowered]
     by_last_word = [name for name in commands if name.endswith(f" {lowered.rpartition(' ')[2]}")]
-    meant = tables()["meant_by_command"].get(lowered, "")
-    if meant in commands or by_last_word:
+    said: dict[str, str] = tables()["meant_by_command"]
+    if (meant := said.get(lowered, "")) in commands or by_last_word:
         return [meant] if meant in commands else by_last_word
-    nearest = near(lowered, commands)
-    return [nearest] if nearest else []
+    nearest = near(lowered, [*commands, *(word for word in said if said[word] in commands)])
+    return [said.get(nearest, nearest)] if nearest else []
 
 
 def rare_options(name: str, parser: "Parser") -> list[argparse.Action]:
@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
         if action in self.given and isinstance(action, self._registry_get("action", "store")):
             raise argparse.ArgumentError(action, "given twice: it takes one value")
         self.given |= {action} if action.option_strings else set()
-        if action.nargs != "*" and action.default != "" and any(not text.strip() for text in arg_strings):
+        if action.nargs != "*" and any(not text.strip() for text in arg_strings):
             raise argparse.ArgumentError(action, "its value is empty; give one, or leave it out")
         return super()._get_values(action, arg_strings)
 

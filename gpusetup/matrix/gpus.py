@@ -109,7 +109,8 @@ def _with_tokens(gpus: Iterable[Gpu], tokens: frozenset[str]) -> list[Gpu]:
     return [gpu for gpu in gpus if tokens and any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
 
 
-def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
+def products_named(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
+    """Return the products whose name, or a part of it, a text is; empty for other texts."""
     if found := _of_architecture(gpus, text):
         return found
     wanted = _normal(text)
@@ -125,10 +126,13 @@ def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
     text = text.replace("_", " ")  # as Slurm and renters of GPUs write it
     product = re.sub(_AROUND, "", text)
     product = re.sub(_VARIANT, "", text) if product == text else product
-    return _matches(gpus, product) if product != text else []
+    return products_named(gpus, product) if product != text else []
 
 
 def _by_capability(matrix: Matrix, cc: str, label: str) -> GpuKind:
+    products = [gpu for gpu in matrix.gpus.gpus if gpu.cc == cc]
+    if products and all(gpu.only_cpu for gpu in products):  # Jetsons and DGX Spark
+        return kind_of(matrix, products, label)
     row = next((row for row in matrix.driver.architectures if cc in row.capabilities), None)
     if row is None:
         listed = sorted({cc for row in matrix.driver.architectures for cc in row.capabilities}, key=nv)
@@ -157,8 +161,10 @@ def _instead(matrix: Matrix, text: str) -> str:
     for row in matrix.driver.architectures:
         if row.name.lower() == text.lower():
             return f"{row.name} is an architecture: --gpu sm_{row.capabilities[0].replace('.', '')}. "
+    if re.fullmatch(r"\d+g\.\d+gb\S*", text.lower()):
+        return "a MIG profile goes by its GPU: `gpusetup matrix mig` lists them. "
     whole = re.sub(_VGPU, "", text).strip()
-    if whole != text and _matches(matrix.gpus.gpus, whole):
+    if whole != text and products_named(matrix.gpus.gpus, whole):
         return f"a vGPU goes by its GPU: --gpu '{whole}'; `gpusetup matrix vgpu` lists its guest's drivers. "
     return ""
 
@@ -173,7 +179,7 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
     elif pci is not None:
         found = list(gpu_by_id(matrix, f"10de:{pci[1].lower()}"))
     else:
-        found = _matches(matrix.gpus.gpus, text)
+        found = products_named(matrix.gpus.gpus, text)
     if found:
         return found
     plain = text.lower().removeprefix("nvidia ")

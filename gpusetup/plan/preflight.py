@@ -12,7 +12,7 @@ from gpusetup.components.base import Offers, Wanted, working_driver
 from gpusetup.components.judge import Judged
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import guest_refusals, vgpu_refusal
-from gpusetup.errors import Exit, GpuSetupError, NoStackError, shipped
+from gpusetup.errors import Exit, GpuSetupError, NoStackError, references, shipped
 from gpusetup.matrix.gpus import instances, plain_type
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.systems import is_jetson
@@ -92,7 +92,7 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
             reference="GS-320",
             message="the package database is damaged: " + "; ".join(broken[:3]),
             note="an earlier installation was interrupted",
-            hint=f"apt-get install --reinstall --allow-change-held-packages {names}; then run this command again",
+            hint=references()["GS-320"]["fix"].replace("PACKAGES, those that the message names", names),
         )
     for place in ("/", "/usr", "/var"):
         disk = facts.disks.get(place)

@@ -61,7 +61,6 @@ def _with(requirements: Iterable[Requirement], one: Requirement) -> tuple[Requir
 
 
 def _on(request: Request, driver: str) -> Request:
-    """Return the request restricted to one driver."""
     return replace(
         request, requirements=_with(request.requirements, Requirement(component="driver", specifier=f"=={driver}"))
     )
@@ -82,7 +81,6 @@ def _own(request: Request) -> tuple[Requirement, ...]:
 
 
 def _applied(request: Request, specifier: str) -> tuple[Requirement, ...]:
-    """Return the recorded toolkit that matches a specifier."""
     recorded = [item for item in request.recorded if item.component == "cuda"]
     texts = [text for item in recorded for text in (item.specifier, *item.beside)]
     found = next((text for text in texts if SpecifierSet(specifier).contains(text.removeprefix("=="))), None)

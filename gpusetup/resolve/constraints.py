@@ -70,7 +70,6 @@ def add_release_window(space: Space, build: Callable[[Matrix, Request], Space]) 
 
 
 def _asked(space: Space, name: str) -> Iterator[PackageValue]:
-    """Yield the releases of a package that meet its requirement."""
     values = space.values[name]
     meant = matches(space.named[name], [value.version for value in values])
     yield from (cast("PackageValue", value) for value in values if value.version in meant)
@@ -81,7 +80,6 @@ def _follows(value: PackageValue, name: str) -> bool:
 
 
 def _disagree(one: PackageValue, other: PackageValue) -> bool:
-    """Return whether two packages bound a third one differently."""
     both = one.release.requires.keys() & other.release.requires.keys()
     return any(one.release.requires[name] != other.release.requires[name] for name in both - {"torch"})
 
@@ -172,10 +170,9 @@ def _driver(space: Space) -> None:
         if branch_of(space.matrix, request.driver) is None:
             raise BadInputError(
                 "GS-124",
-                f"driver {request.driver} is older than every branch in the matrix",
+                f"driver {request.driver} is older than R{min(item.branch for item in space.matrix.driver.branches)}, "
+                "the oldest branch in the matrix",
                 path=f"--driver {request.driver}",
-                hint="without --driver gpusetup chooses one; the oldest known branch is "
-                f"R{min(item.branch for item in space.matrix.driver.branches)}",
             )
         space.unary(
             "installed-driver-stays",
@@ -208,7 +205,6 @@ def _is_among(builds: frozenset[tuple[str, str]], value: Value) -> bool:
 
 
 def _cuda_majors(value: Value) -> set[str]:
-    """Return the CUDA majors that a library's value covers."""
     if isinstance(value, CudnnValue):
         return {minor.partition(".")[0] for minor in value.row.cuda}
     return {minor_of(value).partition(".")[0]}
@@ -376,7 +372,6 @@ def _takes_cudnn(framework: Any, cudnn: Any) -> bool:
 
 
 def _pins(value: Value) -> dict[str, str]:
-    """Return a framework's known requirements on CUDA wheels."""
     if isinstance(value, TorchValue):
         if value.build.default:
             return value.release.pins

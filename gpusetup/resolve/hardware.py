@@ -230,7 +230,6 @@ def _limit_for(space: Space, gpu: GpuKind, major: int, package: str, pin: str) -
 
 
 def _shortest_above(version: str, last: str) -> str:
-    """Return the shortest prefix of a version that is still newer than `last`."""
     parts = version.split(".")
     beginnings = (".".join(parts[:count]) for count in range(2, len(parts)))
     return next((text for text in beginnings if last and nv(text) > nv(last)), version)

@@ -246,7 +246,6 @@ def _particulars(space: Space, value: Value) -> Row:
 
 
 def _matching_torch(space: Space, value: PackageValue) -> str | None:
-    """Return the torch releases that a companion package was released with."""
     found = [row.version for row in space.matrix.torch.releases if row.companions.get(value.file.name) == value.version]
     return ", ".join(found) or None
 

@@ -37,7 +37,6 @@ def _newest(context: Context, component: str) -> Any:
 
 
 def _named(context: Context, component: str) -> str:
-    """Return a component's name with its remaining version or range."""
     values = context.values(component)
     versions = {value.version for value in values}
     if len(versions) == 1:

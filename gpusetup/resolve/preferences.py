@@ -106,7 +106,6 @@ def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[
 
 
 def _build(space: Space, component: str) -> Iterable[Criterion]:
-    """Yield the criteria that choose among the builds of one release."""
     if component == "torch":
         yield Ranked("build-on-pypi", component, _torch_build(space))
     elif component == "jax":

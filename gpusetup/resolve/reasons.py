@@ -235,7 +235,6 @@ def _provenance(space: Space, value: Value, component: str, source: str) -> Iter
 
 
 def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:
-    """Yield why the newest release that meets the request is not in the stack."""
     value, wish = solution[component], space.named.get(component)
     wanted = matches(wish, [item.version for item in space.values[component]]) if wish is not None else None
     unusable = 0
@@ -327,7 +326,6 @@ def _last_native(space: Space, driver: DriverValue, value: TorchValue) -> Iterat
 
 
 def _limited(space: Space, component: str, value: Value) -> Iterator[Reason]:
-    """Yield why a framework's cuDNN has an upper limit."""
     limit = cudnn_limit(space, value)
     if limit is not None and limit.last:
         text = f"cuDNN stays below {limit.below}: {limit.last} is the last release for {limit.gpu.label}"

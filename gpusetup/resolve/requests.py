@@ -106,16 +106,15 @@ def joined_words(words: Iterable[str]) -> list[str]:
     """Return one text per requirement; a separate version (`torch 2.6`) is joined to the name before it."""
     texts: list[str] = []
     for part in (part for word in words for part in _PARTS.findall(word) or [word]):
-        if not texts or _NUMBER_FIRST.match(part) is None:
+        if texts and part.lower() == "latest":
+            texts[-1] += "==latest"
+        elif not texts or _NUMBER_FIRST.match(part) is None:
             texts.append(part)
-            continue
-        before = texts[-1]
-        if before[-1] in "<>=!~":  # `torch >= 2.4`
+        elif texts[-1][-1] in "<>=!~":  # `torch >= 2.4`
             texts[-1] += part
-        elif part[0].isdigit():
-            texts[-1] += ("," if re.search(r"[<>=!~]", before) else "") + f"={part}"
         else:
-            texts[-1] += ("," if re.search(r"[<>=!~]", before) else "") + part
+            between = "," if re.search(r"[<>=!~]", texts[-1]) else ""
+            texts[-1] += f"{between}={part}" if part[0].isdigit() else between + part
     return texts
 
 
@@ -189,6 +188,8 @@ def parse_requirement(text: str) -> Requirement:
             cuda = re.search(r"cuda[-:]?(\d+\.\d+)", text)
             hint = "a container image includes its CUDA; the driver that its host needs: "
             hint += f"gpusetup matrix cuda{f'=={cuda[1]}.*' if cuda else ''}"
+        elif table := table_of(text):
+            hint = f"{BEHIND[table][0]} '{text}'"
         elif text[:1].isdigit():
             hint = f"say what it is a version of: driver={text}, cuda={text}"
         raise BadInputError("GS-111", f"invalid requirement {text!r}", path=f"REQ {text!r}", hint=hint)

@@ -73,6 +73,8 @@ def _requested(context: Context, member: Unary) -> str:
     known = text != f"there is no {wish}"  # the text already explains it
     if bounds and not known and (limit := _limit_of_matrix(published, bounds, wish.component)):
         return f"the matrix of {matrix.date} has no {limit}: it does not know {wish}"
+    if len(bounds) > 1 and not known:
+        text = f"no release of {title(wish.component)} is {' and '.join(sorted(wish.specifier.split(',')))}"
     near = nearest(published, bounds[0]) if bounds else published[-3:]
     return text + f"; the nearest are {', '.join(near)}"
 
@@ -160,7 +162,6 @@ def _nearest_that_does(context: Context, fitting: list[str]) -> str:
 
 
 def _code(context: Context, component: str, gpu: GpuKind) -> str:
-    """Return what the builds have code for; at most the last three."""
     space, parts = context.space, []
     for value in context.values(component)[-3:]:
         code = code_of(space, value)
@@ -206,7 +207,6 @@ def _driver_runs(context: Context, member: Pair) -> str:
 
 
 def _floors(context: Context, minors: list[str]) -> str:
-    """Return the lowest driver of each CUDA major."""
     parts = []
     for major in sorted({rules.major(minor) for minor in minors}):
         least = _floor_of(context, [minor for minor in minors if rules.major(minor) == major])

@@ -158,7 +158,6 @@ def left_open(space: Space) -> Iterator[str]:
 
 
 def _other_releases(space: Space) -> Iterator[str]:
-    """Suggest the newest other release of the same distribution that fits."""
     family = str(space.request.os).rstrip("0123456789.")
     same = [item.id for item in space.matrix.os.systems if item.id.rstrip("0123456789.") == family]
     for other in reversed(same):
@@ -168,7 +167,6 @@ def _other_releases(space: Space) -> Iterator[str]:
 
 
 def _driver_of_another_system(space: Space) -> Iterator[str]:
-    """Suggest how to get a driver on machines where gpusetup installs none."""
     request = space.request
     if request.driver is not None or request.installed_driver is not None:
         return

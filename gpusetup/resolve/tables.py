@@ -238,7 +238,6 @@ def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
 
 
 def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
-    """Yield one row per release of vGPU software, newest first."""
     branches = {item.vgpu: item.branch for item in matrix.vgpu.branches}
     cuda = {item.branch: item.cuda for item in matrix.driver.branches}
     hosts = {line: hosts_that_take(line, matrix) for line in branches}
@@ -266,7 +265,6 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
 
 def _cves(wanted: str, request: Request, matrix: Matrix) -> Iterable[Row]:
-    """Return one row per known vulnerability, the newest bulletin first."""
     return rows(matrix, wanted or (f"driver {request.driver}" if request.driver else ""))
 
 

@@ -97,28 +97,9 @@ def test_a_warning_is_of_what_can_hurt(ask, words, machine, text, warned):
 @pytest.mark.parametrize(
     ("words", "machine", "says"),
     [
-        (
-            "cuda==12.6.*",
-            {"driver": "550.54.14", "native": True},
-            "without --native it fits by minor-version compatibility",
-        ),
-        ("cuda==13.4.*", {"gpu": ["h100"], "driver": "570.211.01"}, "add --forward*"),
-        ("cuda==12.8.*", {"gpu": ["a100"], "driver": "470.256.02", "forward": True}, "*--forward needs R535)*"),
-        ("cuda==13.0.*", {"gpu": ["rtx 4090"], "driver": "535.154.05", "forward": True}, "*not for rtx 4090*"),
+        *stored_rows("refusals-with-a-way-out.json"),
         ("torch", DEBIAN | {"gpu": ["rtx 5090"]}, "use another repository for the driver*"),
         ("cuda", {"driver_candidates": ()}, "repository-offers: *"),
-        ("torch==2.2.1+cu116", {}, "*torch 2.2.1 has the builds cu118, cu121*"),
-        ("torch==2.9.*", {"os": "ubuntu20.04"}, "*add python==3.*"),
-        (
-            "torch==2.1.0+cu121 tensorflow==2.21.0",
-            {},
-            "framework-pins-agree: torch 2.1.0+cu121 and TensorFlow 2.21.0 pin *",
-        ),
-        ("jax==0.12.*", {"gpu": ["quadro k2200"]}, "jax-gpu-floor: *compute capability 5.2 or newer*"),
-        *(
-            ("tensorflow", {"gpu": [gpu]}, "tensorflow-fails-on-gpu: *container works*")
-            for gpu in ("rtx 5090", "sm_121", "b200", "b300")
-        ),
     ],
 )
 def test_a_refusal_says_why_or_what_would_fit(refused, words, machine, says):
