@@ -150,6 +150,9 @@ def _planning(arguments: argparse.Namespace) -> Planning:
     from gpusetup.rollout.options import Planning
 
     batches((), arguments.batch)  # reject a wrong size before contacting hosts
+    for fixed in ("lock", "plan"):
+        if getattr(arguments, fixed):
+            options.refuse_beside(arguments, f"--{fixed}", "its versions are fixed", "--want", "--upgrade")
     wishes = wishes_of(arguments)
     return Planning(
         wishes=replace(wishes, reboot="never") if arguments.stage else wishes,

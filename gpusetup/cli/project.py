@@ -80,7 +80,7 @@ def _take_machine(arguments: argparse.Namespace, path: Path, *, required: bool) 
         kind, read = _MACHINE[name]
         value = read(table[name], f"{where}: {name}")
         setattr(arguments, kind, getattr(arguments, kind) or value)
-    level = read_level({name: value for name, value in table.items() if name not in _MACHINE}, where)
+    level = read_level({name: value for name, value in table.items() if name not in _MACHINE}, where, also=_MACHINE)
     for name in level.keys() - {"versions", "components", "native", "forward"}:
         close = near(name, _MACHINE)
         raise BadInputError(
@@ -172,7 +172,6 @@ class _Pins:
             yield f"python{wanted}"
 
     def _applies(self, *markers: Any) -> bool:
-        """Return whether one of the markers holds on the machine, or there is none."""
         environment = target_environment(self.python or "3.12", self.arch)
         told = [marker for marker in markers if isinstance(marker, str) and marker]
         try:
@@ -207,7 +206,6 @@ class _Pins:
                 yield re.split(r"\s--", words)[0]
 
     def _pip(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield requirements for the lines of a requirements file."""
         for line in list(lines):  # read them all first: an index may follow its package
             wheel = _WHEEL.match(line)
             named = wheel or _NAME.match(line)
@@ -299,7 +297,6 @@ class _Pins:
                 warn(f"the matrix has no {name}{public}: it is left out of the question")
 
     def _usual(self, version: str) -> str:
-        """Return the build of a torch release on the package index."""
         torch = self.matrix.torch
         if self.arch == ARCHES[0]:
             return next((one.variant for one in torch.builds if one.version == version and one.default), "")
@@ -318,7 +315,6 @@ def _strings(value: Any) -> list[str]:
 
 
 def _table(value: Any, *names: str) -> dict[str, Any]:
-    """Return a nested table, or an empty one."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
@@ -337,7 +333,6 @@ def _lists(document: Any, project: dict[str, Any], poetry: dict[str, Any]) -> It
 
 
 def _of_poetry(table: dict[str, Any]) -> Iterator[str]:
-    """Yield Poetry's dependencies as pip writes them."""
     for name, wishes in table.items():
         for wish in wishes if isinstance(wishes, list) and name != "python" else [wishes]:
             said = wish if isinstance(wish, dict) else {"version": wish}

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from gpusetup.drive.inventory import folded
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import state_home, write_whole
-from gpusetup.errors import GpuSetupError, PreflightError
+from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model import UNDECODED, kept_in, stamp
 from gpusetup.model.audit import AuditGroup, AuditLine, AuditWho, Event
 
@@ -168,7 +168,11 @@ def read(home: Path, elsewhere: str = "") -> Found:
     elif head is None and number:
         troubles.append(f"{home / _HEAD} is missing, which holds the log's length")
     kept, _, digest = elsewhere.partition(":")
-    if elsewhere and (not digest or digests.get(int(kept) if kept.isdecimal() else 0, "") != digest):
+    if elsewhere and not (kept.isdecimal() and digest):
+        raise BadInputError(
+            "GS-942", f"{elsewhere!r} is not NUMBER:DIGEST", path="--head", hint="gpusetup fleet audit --verify"
+        )
+    if elsewhere and digests.get(int(kept)) != digest:
         troubles.append(f"line {kept} is not the one whose digest was kept elsewhere")
     return Found(tuple(lines), f"{number}:{before}" if number else "", tuple(troubles), tuple(notes))
 

@@ -89,9 +89,11 @@ def examine(path: Path) -> None:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise _refused(path, f"is no text: byte {error.start} is no UTF-8", "save it as UTF-8 text") from error
+        raise _refused(path, f"is not text: byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
     if "\0" in text:
-        raise _refused(path, f"is no text: byte {content.index(0)} is zero", "save it as UTF-8 text")
+        raise _refused(path, f"is not text: byte {content.index(0)} is zero", "save it as UTF-8 text")
+    if text.startswith("\ufeff") and path.suffix not in {".yml", ".yaml", ".json"}:  # to Ansible it is a host's letter
+        raise _refused(path, "begins with a byte order mark", f"remove it: sed -i '1s/^\\xef\\xbb\\xbf//' {path}")
     if len(_ALIAS.findall(content)) >= _MANY_ALIASES and _unfolded(text) > _MOST_NODES:
         raise _refused(path, "has YAML aliases of aliases that unfold to millions of values", "write the values once")
 

@@ -235,7 +235,7 @@ def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> 
     inventory = session.reach.inventory or "this machine"
     if finished.timed_out:
         message = f"Ansible reached no host within {finished.seconds:.0f} s"
-    elif finished.code == 0:
+    elif finished.code == 0 or "leaves us with no hosts" in errors.text():
         limited = f" that match --limit {session.reach.limit}" if session.reach.limit else ""
         message = f"{inventory} has no hosts{limited}"
     else:

@@ -6,7 +6,7 @@ begin with `gpusetup_`.
 
 import difflib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from gpusetup.components.parsing import choice, extra_sources, fingerprints, sha256, source, texts, wrong, yes
@@ -28,8 +28,8 @@ _OTHERS = (
 """Variables that playbooks and roles read directly."""
 
 
-def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> dict[str, Any]:
-    """Return the parsed settings of one level; errors name `where`."""
+def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "", also: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the parsed settings of one level; errors name `where`, and suggest names in `also` too."""
     level: dict[str, Any] = {}
     for full, value in values.items():
         name = full[len(prefix) :]
@@ -44,7 +44,7 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
             if name in {"proxy", "no_proxy", "ca_file"}:
                 level["proxy"] = True
         else:
-            raise _unknown(full, name, where, prefix)
+            raise _unknown(full, name, where, prefix, also)
     _check_components(level, where, prefix)
     return level
 
@@ -129,8 +129,8 @@ def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None
             )
 
 
-def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
-    known = [*(item.replace("-", "_") for item in VERSIONED), *KNOWN, *_OTHERS]
+def _unknown(full: str, name: str, where: str, prefix: str, also: Iterable[str]) -> BadInputError:
+    known = [*(item.replace("-", "_") for item in VERSIONED), *KNOWN, *_OTHERS, *also]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {prefix}{close[0]}? " if close else ""
     return BadInputError(
@@ -158,6 +158,8 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
             path=label,
             hint=f'write it in quotes within quotes where Ansible reads INI: {label.rpartition(" ")[2]}="=={text}.*"',
         )
+    if not isinstance(value, str | int | float):
+        raise wrong(label, value, 'one version in quotes: "580" or ">=12.4"')
     text = str(value).strip()
     if text.lower() == "latest":
         return Requirement(component=component, latest=True)

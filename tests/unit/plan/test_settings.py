@@ -105,11 +105,7 @@ def test_a_setting_of_a_host_is_written_one_way(name, value, read):
     [
         *(("desktops", "GS-386", *row) for row in stored_rows("refused-desktops.json")),
         *(("mig", "GS-370", *row) for row in stored_rows("mig-refused.json")),
-        *(("rdma", "GS-313", value, "") for value in ("ofed", True)),
-        ("gds", "GS-313", "compat", ""),
-        ("gpudirect", "GS-313", "peermem", ""),
-        ("gdrcopy", "GS-313", "maybe", ""),
-        ("ipoib", "GS-313", 3, ""),
+        *stored_rows("settings-refused.json"),
     ],
 )
 def test_what_a_setting_cannot_be_is_refused_with_an_example(name, reference, value, hint):
