@@ -77,7 +77,7 @@ def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._Argu
     group.add_argument(
         "--when-idle",
         action="store_true",
-        help="take the host's lock; while a GPU is in use only run level quick; a timer always does so",
+        help="keep other runs off the host; while a GPU is in use only run level quick; a timer always does so",
     )
     group.add_argument(
         "--budget",

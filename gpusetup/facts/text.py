@@ -128,7 +128,6 @@ def _gpus(gpus: Sequence[Gpu]) -> str:
 
 
 def _cuts(host: HostFacts) -> Iterator[str]:
-    """Yield each MIG layout with the numbers of the GPUs that have it."""
     by_layout: dict[str, list[str]] = {}
     for number, gpu in enumerate(judge.probed(host)["gpus"]):
         if gpu["mig"] == "Enabled":
@@ -177,7 +176,7 @@ def _packages(packages: Packages) -> str:
     words = [packages.manager, f"{len(packages.held)} held" if packages.held else "nothing held"]
     words += [f"in a bad state: {problem}" for problem in packages.problems[:3]]
     if packages.lock:
-        words.append(f"locked by {packages.lock.command or 'process'} ({packages.lock.pid})")
+        words.append(f"in use by {packages.lock.command or 'process'} ({packages.lock.pid})")
     if packages.automatic_upgrades.enabled and not packages.automatic_upgrades.excludes_nvidia:
         words.append("upgrades itself, NVIDIA packages included")
     return ", ".join(words)

@@ -105,7 +105,7 @@ class CsvFile:
         except OSError as error:
             os.close(self._file)
             if not isinstance(error, BlockingIOError):
-                raise BadInputError("GS-103", f"cannot lock {path}: {error.strerror}", path=path) from error
+                raise BadInputError("GS-103", f"cannot reserve {path}: {error.strerror}", path=path) from error
             raise BadInputError("GS-923", f"another `gpusetup watch` is writing to {path}", path=path) from error
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             os.close(self._file)

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: gpu_packages
 short_description: Bring a host to an exact set of packages in one transaction
 description:
-  - Waits for the package manager's lock and names who holds it, finishes an interrupted dpkg, refreshes the lists,
+  - Waits for other users of the package manager and names them, finishes an interrupted dpkg, refreshes the lists,
     refuses transitional packages and removals that nobody allowed, installs, changes and removes in one transaction.
   - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages
     back to what they were and returns the compiler's first error.

@@ -38,7 +38,7 @@ processes:
   type: list
   elements: dict
 changing:
-  description: The same of a program that holds the package manager's lock now; a reboot would cut it off.
+  description: The same of a program that uses the package manager now; a reboot would cut it off.
   returned: always
   type: list
   elements: dict

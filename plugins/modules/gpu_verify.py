@@ -95,7 +95,7 @@ SPEC = {
     "hosts": params.table("This host's part in a measurement over several hosts.", default={}),
     "token": params.text("Shared secret of the hosts of such a measurement.", no_log=True),
     "when_idle": params.flag(
-        "Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is "
+        "Whether to keep other runs off the host, and to look without measuring (level C(quick)) while a GPU is "
         "in use. A host that another run of gpusetup is changing is not examined; C(postponed) names that"
         " run."
     ),

@@ -54,7 +54,7 @@ class PackageManager:
             answer = run()
             if not _LOCKED.search(str(answer)) or time.monotonic() > until:
                 return answer
-            self.tell("lock", "waiting for another program to release the package manager's lock")
+            self.tell("lock", "waiting for another program that uses the package manager")
             time.sleep(_PAUSE)
 
     def archive(self, wish: Wish, *more: str) -> str:
@@ -168,7 +168,7 @@ class Rpm(PackageManager):
 
 
 def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
-    """Wait until nobody holds the package manager's lock, reporting the holder meanwhile; fail on timeout."""
+    """Wait until no other program uses the package manager, and name it meanwhile; fail on timeout."""
     deadline = time.monotonic() + seconds
     while True:
         found = lock_holder()
@@ -177,8 +177,8 @@ def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
         who = "process {pid} ({command})".format(**found)
         if time.monotonic() > deadline:
             raise HostFailure(
-                "GS-453", "another program holds the package manager's lock", who, f"waited {int(seconds)} s",
+                "GS-453", "another program uses the package manager", who, f"waited {int(seconds)} s",
                 "wait for it (automatic upgrades at first boot take minutes), then run the same command again",
             )  # fmt: skip
-        tell("lock", "waiting for the package manager's lock, held by " + who)
+        tell("lock", "waiting for the package manager, used by " + who)
         time.sleep(1)

@@ -85,7 +85,7 @@ TRANSACTION = {
     "optional": flag("Leave out wanted packages that the repositories no longer offer (removal), instead of refusing."),
     "no_way_back": flag("Change a host whose installed packages can no longer be had, should the transaction fail."),
     "recommends": flag("Install recommended packages too."),
-    "lock_timeout": number("Seconds to wait for the package manager's lock.", 600),
+    "lock_timeout": number("Seconds to wait while another program uses the package manager.", 600),
     "auto_upgrades_block": flag("Keep automatic upgrades away from the held packages.", True),
     "driver_packages": texts(
         "Names among the packages that carry the driver; a transitional one of another branch is refused."

@@ -82,7 +82,7 @@ _MEANING = {
     4: "the packages conflict",
     5: "it may not change packages",
     6: "there are no repositories",
-    _LOCKED: "another program holds the package manager's lock",
+    _LOCKED: "another program uses the package manager",
     8: "a package could not be fetched or installed",
     104: "a package is not offered",
     105: "it was stopped by a signal",

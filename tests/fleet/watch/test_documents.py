@@ -54,7 +54,7 @@ def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path, monkey
     monkeypatch.setattr(
         "gpusetup_fleet.watch.documents.fcntl.flock", Mock(side_effect=OSError(37, "No locks available"))
     )
-    with pytest.raises(BadInputError, match="cannot lock"):
+    with pytest.raises(BadInputError, match="cannot reserve"):
         CsvFile(other)
 
 
