@@ -181,7 +181,6 @@ def _comment(text: str) -> str:
 
 
 def _assignment(name: str, value: str) -> str:
-    """Return a line of a systemd EnvironmentFile."""
     if not value.isprintable():
         raise BadInputError("GS-739", f"{value[:80]!r} has control characters", path=name, hint="give one line")
     return f'{name}="' + re.sub(r'(["\\$`])', r"\\\1", value) + '"\n'

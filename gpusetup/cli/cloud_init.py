@@ -186,7 +186,6 @@ def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
 
 
 def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
-    """Return the lock to embed, and its description."""
     from gpusetup.cli.lock import load_lock
 
     asked = [name for name, given in (("--lock", arguments.lock), ("--lock-url", arguments.lock_url),
@@ -252,7 +251,6 @@ def _part(path: str) -> tuple[str, str]:
 
 
 def _token(path: str) -> str:
-    """Return the token in a file, if it is valid in an HTTP header."""
     token = _file(path, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise BadInputError(

@@ -29,7 +29,6 @@ _EPILOG = (
 
 
 def _all_words() -> str:
-    """Return the commands by group, with their subcommands."""
     words = first_words()
     width = max(map(len, words))
     shown = {word.ljust(width): text + _and_below(word) for word, text in words.items()}
@@ -137,7 +136,6 @@ def _explained(command: Callable[[], Exit], form: str = "text") -> Exit:
 
 
 def _print_failure(error: GpuSetupError, form: str = "text") -> Exit:
-    """Print a failure, and return its exit code."""
     from gpusetup.cli.output import print_error
 
     try:

@@ -159,7 +159,6 @@ def _asked(request: Request) -> bool:
 
 
 def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]]:
-    """Return, for each framework, the newest builds that fit a driver."""
     from gpusetup.resolve.lookup import LEADS, lookup
 
     found = {}

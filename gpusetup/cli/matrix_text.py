@@ -164,7 +164,6 @@ def answer_text(
 
 
 def _newest_minors(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the newest release of each CUDA minor."""
     newest: dict[str, dict[str, Any]] = {}
     for row in rows:
         newest.setdefault(".".join(row["cuda"].split(".")[:2]), row)
@@ -180,7 +179,6 @@ def _window(first: str, last: str | None) -> str:
 
 
 def _one_gpu(row: dict[str, Any]) -> str:
-    """Return everything known of one GPU, a line each."""
     lines = [
         ("GPU", row["gpu"]),
         ("architecture", f"{row['architecture']}, compute capability {row['cc']}"),

@@ -128,7 +128,6 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
 
 
 def _packages(resolution: Resolution) -> list[tuple[str, str, str]]:
-    """Return the packages above the frameworks as rows."""
     rows = []
     for name, chosen in resolution.stack.packages().items():
         parts = [f"for CUDA {chosen.cuda}"] if chosen.cuda else []
@@ -139,7 +138,6 @@ def _packages(resolution: Resolution) -> list[tuple[str, str, str]]:
 
 
 def _companions(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, str]]:
-    """Return rows for the packages that belong to torch."""
     from gpusetup.plan.install import companions_of
 
     torch = resolution.stack.torch
@@ -254,7 +252,6 @@ def _folded(head: str, command: str) -> str:
 
 
 def _units(command: str) -> list[str]:
-    """Return the words of a command, each option together with its value."""
     units: list[str] = []
     for word in command.split(" "):
         if units and units[-1].startswith("-") and " " not in units[-1]:

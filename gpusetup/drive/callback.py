@@ -222,7 +222,6 @@ def _own(task: Any) -> bool:
 
 
 def _bare(name: Any) -> str:
-    """Return a name without its collection."""
     return str(name).rpartition(".")[2]
 
 

@@ -94,5 +94,4 @@ class Shards:
 
 
 def _even(hosts: int, size: int) -> int:
-    """Return the size of equal shards of at most `size` hosts."""
     return -(-hosts // -(-hosts // size)) if hosts else 1

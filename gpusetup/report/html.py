@@ -62,7 +62,6 @@ def _ordered(results: tuple[Result, ...]) -> list[Result]:
 
 
 def _pages(report: Report) -> dict[str, str]:
-    """Return the page of each failed or warning check, by the check's name."""
     grave = {result.id for host in report.hosts for result in host.results if result.verdict in ("fail", "warn")}
     return {check.id: Markup(_markup(page_of(check))) for check in checks() if check.id in grave}  # noqa: S704 - escaped
 

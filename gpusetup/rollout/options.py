@@ -182,7 +182,6 @@ def read_policy(table: Any, path: Path) -> Policy | None:
 
 
 def _line(path: Path, name: str) -> int:
-    """Return the line number of a key of `[policy]`."""
     text = path.read_text(encoding="utf-8")
     ours = re.search(r"^\s*\[\s*tool\s*\.\s*gpusetup\b", text, re.MULTILINE)
     start = re.compile(r"^\s*\[?[\w \t.]*\bpolicy\b", re.MULTILINE).search(text, ours.start() if ours else 0)

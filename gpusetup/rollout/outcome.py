@@ -122,7 +122,6 @@ _PLANNED = [name for name in HostOutcome.__struct_fields__ if name in HostPlan._
 
 
 def _outcome(plan: HostPlan, state: State) -> HostOutcome:
-    """Return an outcome in this state, with the fields of the plan."""
     return HostOutcome(state=state, **{name: getattr(plan, name) for name in _PLANNED})
 
 

@@ -195,7 +195,6 @@ def _failed(told: Recovered, failure: Failure) -> Recovered:
 
 
 def _judged(hosts: Hosts, name: str, wanted: Recovery) -> Recovered:
-    """Return a host's result by its second diagnosis."""
     told, after, steps = Recovered(state="planned", recovery=wanted), hosts.after.get(name), wanted.steps
     if after is None:
         return replace(told, state="failed", message="the host did not answer afterwards", hint="see whether it boots")

@@ -59,7 +59,6 @@ class _Waves:
             return self._go()
 
     def _fared(self) -> dict[str, str]:
-        """Return the outcome of each host that was to change, as short text."""
         return {name: summary(self.outcomes[name]) for name in self.changes}
 
     def _go(self) -> Applied:

@@ -143,7 +143,6 @@ def _sources(sources: Mapping[str, Source]) -> list[str]:
 
 
 def _table(columns: str, rows: Iterable[list[str]]) -> list[str]:
-    """Return the lines of a table with an empty one before it."""
     return ["", f"| {columns} |", "|---" * len(columns.split("|")) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 

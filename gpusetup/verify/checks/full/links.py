@@ -86,7 +86,6 @@ table(
 
 
 def _unmeasured(machine: Machine) -> Finding | None:
-    """Return the finding if nothing was measured."""
     peer = machine.sections.get("peer")
     if not isinstance(peer, dict):
         return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
@@ -102,7 +101,6 @@ def _left_out(machine: Machine) -> list[Item]:
 
 
 def _topology(machine: Machine, i: int, j: int) -> str:
-    """Return nvidia-smi's name of the link between two GPUs."""
     table = machine.topology
     gpus: list[int] = machine.sections["peer"]["gpus"]
     try:

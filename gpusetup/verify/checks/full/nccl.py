@@ -14,7 +14,6 @@ Group = dict[str, Any]
 
 
 def _drawn(title: str, curves: list[Curve]) -> Curves:
-    """Return a picture of bandwidths by the size of the message."""
     return Curves(
         title=title,
         x_label="message size",
@@ -26,7 +25,6 @@ def _drawn(title: str, curves: list[Curve]) -> Curves:
 
 
 def _rank_failures(group: Group) -> list[Item]:
-    """Return an item for each rank that failed or gave no answer."""
     silent = {str(index): {"error": "no answer"} for index in group.get("gpus", ())}
     ranks = {**silent, **group["ranks"]}
     subject = f"{group['world']} GPUs, GPU "
@@ -47,7 +45,6 @@ def _results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
 
 
 def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound | None, str]:
-    """Return the expected bus bandwidth and the algorithm."""
     log = next((rank.get("log") or {} for rank in group["ranks"].values() if "error" not in rank), {})
     nvls = bool(log.get("nvls_channels"))
     algorithm = "NVLS" if nvls else "ring" if log else "an algorithm that no log names"

@@ -87,7 +87,6 @@ def compare(machine: Machine) -> Finding:
 
 
 def _figures_by_gpu(lines: list[str]) -> dict[str, dict[str, float]]:
-    """Return each GPU's figures by the exporter's names."""
     told: dict[str, dict[str, float]] = {}
     for line in lines:
         match = _SAMPLE.match(line)

@@ -62,7 +62,6 @@ _SWITCH = 3
 
 
 def _near(machine: Machine) -> list[dict[str, Any]]:
-    """Return the adapters with an active port, each once."""
     named = {hca["name"]: hca for hca, _port in active_ports(machine) if hca.get("way")}
     return list(named.values())
 

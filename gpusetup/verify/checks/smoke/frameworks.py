@@ -16,7 +16,6 @@ from gpusetup.verify.registry import check, from_items, in_stack
 
 
 def _absent(machine: Machine, name: str, title: str) -> Finding | None:
-    """Return the finding if the framework did not run; None if it did."""
     answer = machine.sections.get(name)
     wanted = machine.wanted.has(name)
     if not isinstance(answer, dict):
@@ -34,7 +33,6 @@ def _absent(machine: Machine, name: str, title: str) -> Finding | None:
 
 
 def _operations(answer: dict[str, Any], machine: Machine) -> list[Item]:
-    """Judge matrix product and convolution on every GPU."""
     items = []
     for gpu in answer.get("gpus", []):
         subject = f"GPU {gpu.get('index')}"

@@ -59,7 +59,6 @@ def python_environment(machine: Machine) -> Finding:
 
 
 def _waiting(machine: Machine) -> list[str]:
-    """Return the checks of this level that need a Python with CuPy."""
     need = {"python", "pairs"} if len(machine.gpus) > 1 else {"python"}
     return [one.id for one in checks() if one.level in levels_up_to(machine.level) and need & set(one.needs)]
 
@@ -84,7 +83,6 @@ def asked(machine: Machine, package: str) -> bool:
 
 
 def _absent(machine: Machine, package: str, title: str) -> Finding | None:
-    """Return the finding if no result can be judged; None if there are results."""
     answer = answer_of(machine, package)
     if answer is None:
         interpreter = machine.sections.get("interpreter")

@@ -18,7 +18,6 @@ from gpusetup.verify.smi import SmiGpu, parse_gpus
 
 
 def _absent(machine: Machine) -> Finding | None:
-    """Return the finding if no GPU was loaded; None if one was."""
     section = machine.sections.get("stress")
     if not isinstance(section, dict):
         return Finding("skip", "not run: the test ended before it")
@@ -60,7 +59,6 @@ def stress_compute(machine: Machine) -> Finding:
 
 
 def _counts(gpu: SmiGpu) -> dict[str, int]:
-    """Return the counters that can be read."""
     rows = gpu.children("remapped_rows")
     return gpu.memory_errors("volatile") | {
         name: int(rows[name]) for name in ("remapped_row_corr", "remapped_row_unc") if rows.get(name, "").isdigit()
