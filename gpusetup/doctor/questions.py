@@ -31,7 +31,7 @@ def asks_for_versions(text: str) -> bool:
 def with_lookups(text: str) -> tuple[Shown, ...]:
     """Return the kinds of other trouble in a text; a question has the commands that answer it."""
     shown = outside(text)
-    if not any(one.id in _KINDS for one in shown) or not (commands := lookups(text)):
+    if len(shown) != 1 or shown[0].id not in _KINDS or not (commands := lookups(text)):
         return shown
     advice = shown[0].advice if shown[0].id == "question-install" else "To look it up:"
     return (shown[0]._replace(advice="\n".join((advice, *commands))),)
