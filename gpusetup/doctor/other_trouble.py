@@ -28,6 +28,7 @@ class Shown(NamedTuple):
     title: str
     advice: str
     line: str
+    commands: tuple[str, ...] = ()
 
 
 @cache

@@ -25,7 +25,9 @@ _MOST_WORDS = 4
 
 def asks_for_versions(text: str) -> bool:
     """Return whether a text asks for versions, also in words of an error: is my driver too old for CUDA 13."""
-    return _BEGINS.match(text) is not None and any(re.search(r"\n.*[\d$]", one.advice) for one in with_lookups(text))
+    return _BEGINS.match(text) is not None and any(
+        re.search(r"[\d$]", command) for one in with_lookups(text) for command in one.commands
+    )
 
 
 def with_lookups(text: str) -> tuple[Shown, ...]:
@@ -34,7 +36,7 @@ def with_lookups(text: str) -> tuple[Shown, ...]:
     if len(shown) != 1 or shown[0].id not in _KINDS or not (commands := lookups(text)):
         return shown
     advice = shown[0].advice if shown[0].id == "question-install" else "To look it up:"
-    return (shown[0]._replace(advice="\n".join((advice, *commands))),)
+    return (shown[0]._replace(advice=advice, commands=commands),)
 
 
 def lookups(text: str) -> tuple[str, ...]:

@@ -69,8 +69,7 @@ def outside_text(shown: Iterable[Shown]) -> str:
     lines = ["no fault of the GPU installation in this text."]
     for one in shown:
         lines += ["", *_wrapped(f"{one.title} [{one.id}]", rest="  "), *_wrapped(one.line, "  | ")]
-        advice, *commands = one.advice.split("\n")
-        lines += [*_wrapped(advice, "  "), commands_text(commands)] if commands else _wrapped(advice, "  ")
+        lines += [*_wrapped(one.advice, "  "), *([commands_text(one.commands)] if one.commands else ())]
     return "\n".join(lines).rstrip() + "\n"
 
 

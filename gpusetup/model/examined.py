@@ -40,6 +40,7 @@ class OutsideTold(Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     advice: str
     line: str
+    commands: tuple[str, ...] = ()
 
 
 class DoctorText(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
