@@ -72,7 +72,7 @@ def _memory() -> dict[str, Any]:
 
     return {
         **{mark: script(MEMORY[mark]) for mark in ("printed", "person", "program")}, "spellings": MEMORY["spellings"],
-        "words": {number[word]: meant for word, meant in MEMORY["words"].items()},
+        "words": list(MEMORY["words"].values()),
         "rules": [[causes.index(cause), *map(short, rules)] for cause, *rules in MEMORY["rules"]],
     }  # fmt: skip
 
@@ -105,7 +105,7 @@ def _patterns() -> dict[str, Any]:
     return {
         "lists": lists,
         "patterns": [
-            [number, lists.index(tuple(finds)) if tuple(finds) in lists else list(finds), *judged]
+            [number, lists.index(tuple(finds)) if tuple(finds) in lists else "\n".join(finds), *judged]
             for (number, *judged), finds in joined.items()
         ],
     }
@@ -113,20 +113,24 @@ def _patterns() -> dict[str, Any]:
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:
     """Return the cause's number, the texts, the expression, and 1 if it judges one line alone."""
-    regex = script(pattern.regex) if pattern.regex else ""
-    for sign, meant in _SHORT.items():
-        regex = regex.replace(meant, sign)
-    regex = _EITHER_CASE.sub(lambda run: f"«{re.sub(r'[][A-Z]', '', run[0])}»", regex)
     return [
         list(catalogue().causes).index(cause),
         list(pattern.find),
-        regex,
+        _shortened(pattern.regex) if pattern.regex else "",
         int(Expression(pattern).own_line),
     ]
 
 
+def _shortened(expression: str | re.Pattern[str]) -> str:
+    """Return an expression for the page with signs for what is long and frequent."""
+    regex = script(expression)
+    for sign, meant in _SHORT.items():
+        regex = regex.replace(meant, sign)
+    return _EITHER_CASE.sub(lambda run: f"«{re.sub(r'[][A-Z]', '', run[0])}»", regex)
+
+
 def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:
-    return [kind.id, kind.title, kind.advice, int(kind.always), script(regex), script(kind.frame)]
+    return [kind.id, kind.title, kind.advice, int(kind.always), _shortened(regex), _shortened(kind.frame)]
 
 
 def _means() -> dict[str, Any]:
@@ -135,7 +139,7 @@ def _means() -> dict[str, Any]:
     numbers = range(1000)
     families = statuses().families
     return {
-        "cudaNames": {name: [error.number, error.cause] for name, error in errors_by_name().items()},
+        "cudaNames": {name: error.number for name, error in errors_by_name().items()},
         "cudaNumbers": {error.number: error.cause for error in errors},
         "cudaOld": {error.old: error.number for error in errors if error.old is not None},
         "names": {

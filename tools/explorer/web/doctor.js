@@ -26,7 +26,8 @@ const Doctor = (data) => {
   const eitherCase = (_, run) => run.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`);
   const whole = (text) => signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text)
     .replace(/«(.*?)»/g, eitherCase);
-  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], data.lists[finds] ?? finds, whole(text), alone]);
+  const kinds = data.outside.map(([id, title, advice, always, form, framed]) => [id, title, advice, always, whole(form), whole(framed)]);
+  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], data.lists[finds] ?? finds.split("\n"), whole(text), alone]);
   known.forEach(([, finds], pattern) => finds.forEach((find) => {
     const key = shape(find);
     if (!shapes.has(key)) shapes.set(key, []);
@@ -56,12 +57,12 @@ const Doctor = (data) => {
       const before = () => own(means.cudaOld, number);
       const real = "cuda_old_number" in groups ? before() ?? now() : now() ?? before();
       if (real === undefined) return "";
-      found = [real, means.cudaNumbers[real]];
+      found = real;
     }
     if (!found) return "cuda-error";
     delete groups.cuda_old_number;
-    groups.cuda_number = String(found[0]);
-    return found[1] || "cuda-error";
+    groups.cuda_number = String(found);
+    return means.cudaNumbers[found] || "cuda-error";
   }
 
   function status(groups) {
@@ -205,7 +206,7 @@ const Doctor = (data) => {
     if (has(has(memory.person, text) ? memory.program : memory.printed, text)) return [];
     const said = Object.entries(memory.spellings).reduce(
       (told, [spelling, meant]) => told.replace(expression(spelling, "gu"), meant), text.toLowerCase());
-    const holds = (part) => part.replace("!", "").split("|").some((word) => has(`(?<!\\w)(?:${memory.words[word]})(?!\\w)`, said)) !== part.startsWith("!");
+    const holds = (part) => part.replace("!", "").split("|").some((word) => has(`(?<!\\w)(?:${memory.words[parseInt(word, 16)]})(?!\\w)`, said)) !== part.startsWith("!");
     const [number] = memory.rules.find(([, ...rules]) => rules.some((rule) => rule.split(" ").every(holds))) ?? [0];
     const cause = names[number - 1];
     return cause ? [{ cause, line: 1, groups: {}, evidence: [text], times: 1 }] : [];
@@ -249,7 +250,7 @@ const Doctor = (data) => {
       const code = (expression(data.code).exec(line) ?? { index: -1 }).index === 0;
       if (!frame && !(after && code)) told.push(plain(line.slice(0, FAR)).trim().slice(0, FAR));
     }
-    const possible = data.outside.filter(([, , , , , framed]) => !framed || has(framed, text));
+    const possible = kinds.filter(([, , , , , framed]) => !framed || has(framed, text));
     const troubled = [...told.keys()].filter((index) => has(data.trouble, told[index]));
     const shown = new Map(), outputs = new Map();
     for (const [id, title, advice, , , framed] of possible) {
