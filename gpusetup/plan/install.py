@@ -176,6 +176,9 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
     """Return the lines of a Dockerfile and a note; without a suitable image no lines, and the note says why."""
     if stack.cudas:
         return (), "an NVIDIA image holds one toolkit: ask for one CUDA"
+    if (bare := stack.tensorflow) is not None and bare.extra is None:
+        missing = f"CUDA {bare.cuda} and cuDNN {bare.cudnn}, which TensorFlow {bare.version} does not include"
+        return (), f"the matrix has no NVIDIA image with {missing}"
     chosen = max(_candidates(stack, request, matrix), key=lambda item: _rank(stack, request, *item), default=None)
     exact = chosen is not None and stack.cuda is not None and chosen[0].cuda == stack.cuda.version
     if chosen is None or (stack.cuda is not None and stack.cupy is None and not exact):
