@@ -66,7 +66,6 @@ _DEPTH = 9
 
 
 def _inner(error: BaseException) -> BaseException | None:
-    """Return the error that another one wraps."""
     wrapped = (getattr(error, "reason", None), *error.args, error.__cause__, error.__context__)
     return next((one for one in wrapped if isinstance(one, BaseException)), None)
 

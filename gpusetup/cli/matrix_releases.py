@@ -139,7 +139,6 @@ def content_of(source: str) -> bytes:
 
 
 def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str:
-    """Check the release's digest or signature, and return who vouches for it."""
     digest = hashlib.sha256(content).hexdigest()
     if arguments.sha256:
         if digest != arguments.sha256.strip().lower():

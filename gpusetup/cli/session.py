@@ -34,6 +34,9 @@ def open_session(arguments: argparse.Namespace) -> Session:
         extra_vars=tuple(arguments.extra_vars),
         passthrough=tuple(arguments.ansible_arguments),
     )
+    if (limit := arguments.limit or "").count("[") != limit.count("]"):
+        what = f"a bracket in --limit {limit} is not closed: Ansible would drop the rest, and may take every host"
+        raise BadInputError("GS-407", what, path="--limit", hint="as in --limit 'gpu0*' or --limit '~gpu0[1-8]'")
     if _changes(arguments):
         permitted(arguments.command, reach, os.environ)
     if arguments.ask_become_pass or arguments.ask_vault_pass:

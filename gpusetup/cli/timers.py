@@ -245,7 +245,6 @@ def _install(
 
 
 def _remove(name: str, environment: Mapping[str, str]) -> bool:
-    """Stop and remove the timer; return whether there was one."""
     paths = [unit_folder(environment) / f"{name}.{suffix}" for suffix in ("timer", "service")]
     ledger = record(None)
     known = ledger is not None and any(str(path) in ledger.state["files"] for path in paths)

@@ -261,7 +261,6 @@ def _known_hosts(environment: Mapping[str, str]) -> Path | None:
 
 
 def _configured(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """Return the (section, key) pairs that the active ansible.cfg sets."""
     places = (
         Path(environment["ANSIBLE_CONFIG"]) if environment.get("ANSIBLE_CONFIG") else None,
         Path.cwd() / "ansible.cfg",

@@ -319,7 +319,6 @@ def _grave_first(results: list[Result]) -> list[Result]:
 
 
 def _idle(console: Console, results: list[Result]) -> None:
-    """Print the skipped checks, grouped by reason."""
     from rich.padding import Padding
     from rich.text import Text
 
