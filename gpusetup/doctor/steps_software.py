@@ -120,7 +120,6 @@ def _capabilities(look: Look) -> list[str]:
 
 
 def _needs(look: Look, what: str, cuda: str, path: str) -> Outcome | None:
-    """Return the cause if the driver is too old for a build's CUDA, else None."""
     if look.driver is None or builds.runs(cuda, look.driver):
         return None
     shown = [
@@ -151,7 +150,6 @@ def _torch(look: Look, environment: Environment) -> Outcome | None:
 
 
 def _lacks_code(look: Look, what: str, code: ArchCode | None, cuda: str, path: str) -> Outcome | None:
-    """Return the cause if a build has no code for one of the GPUs, else None."""
     if code is None:
         return None
     jit = look.driver is None or builds.compiles(cuda, look.driver)

@@ -295,12 +295,10 @@ def _is_late(space: Space, name: str, solution: Mapping[str, Value]) -> bool:
 
 
 def _date(value: Any) -> str:
-    """Return the month of a release; empty if unknown."""
     text: str = value.release.date
     return text[: len("2026-01")]
 
 
 def _months(value: Any) -> int:
-    """Return the month of a release as a number; 0 if unknown."""
     year, _, month = _date(value).partition("-")
     return 12 * int(year) + int(month) if year.isdigit() and month.isdigit() else 0
