@@ -91,7 +91,8 @@ def _cause(cause: Cause) -> dict[str, Any]:
 def _patterns() -> dict[str, Any]:
     """Return the patterns, those of a cause with the same expression as one, without texts that contain another.
 
-    Lists of texts that several patterns have are listed once; these patterns have their numbers.
+    Lists of texts that several patterns have are listed once; these patterns have their numbers. A pattern begins with
+    how much greater the number of its cause is than that of the pattern before.
     """
     joined: dict[tuple[Any, ...], dict[str, None]] = {}
     for cause, pattern in catalogue().patterns():
@@ -102,13 +103,12 @@ def _patterns() -> dict[str, Any]:
             del finds[longer]
     times = Counter(map(tuple, joined.values()))
     lists = [finds for finds, count in times.items() if count > 1 and len(finds) > 1]
-    return {
-        "lists": lists,
-        "patterns": [
-            [number, lists.index(tuple(finds)) if tuple(finds) in lists else "\n".join(finds), *judged]
-            for (number, *judged), finds in joined.items()
-        ],
-    }
+    patterns, last = [], 0
+    for (number, regex, alone), finds in joined.items():
+        shared = lists.index(tuple(finds)) if tuple(finds) in lists else "\n".join(finds)
+        patterns.append([number - last, shared, *([regex, alone] if alone else [regex] if regex else [])])
+        last = number
+    return {"lists": lists, "patterns": patterns}
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:

@@ -27,7 +27,8 @@ const Doctor = (data) => {
   const whole = (text) => signs.reduce((told, [sign, meant]) => told.replaceAll(sign, meant), text)
     .replace(/«(.*?)»/g, eitherCase);
   const kinds = data.outside.map(([id, title, advice, always, form, framed]) => [id, title, advice, always, whole(form), whole(framed)]);
-  const known = data.patterns.map(([cause, finds, text, alone]) => [names[cause], data.lists[finds] ?? finds.split("\n"), whole(text), alone]);
+  let counted = 0;
+  const known = data.patterns.map(([further, finds, text = "", alone = 0]) => [names[counted += further], data.lists[finds] ?? finds.split("\n"), whole(text), alone]);
   known.forEach(([, finds], pattern) => finds.forEach((find) => {
     const key = shape(find);
     if (!shapes.has(key)) shapes.set(key, []);
