@@ -24,7 +24,7 @@ from gpusetup.recovery.table import known as xid
 from tools.explorer.expressions import BOUNDARY, WORD, script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gpusetup.model.diagnosis import Cause, Outside, Pattern
 
@@ -33,6 +33,8 @@ _SXIDS = range(10000, 100000)
 _WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
 _SHORT = {"§": BOUNDARY, "¶": WORD, "±": r"[^\u{a}]", "¬": r"[\p{Nd}]", "¤": r"[\s\S]", "¢": "(?:"}
 """Signs for what is long and frequent in expressions, which are ASCII: the page has a size to keep."""
+_LONG = 60
+"""A group of at least this many characters gets a sign if several expressions have it."""
 _EITHER_CASE = re.compile(r"(?:\[[A-Z][a-z]\][ _-]?){2,}")
 """Letters of either case; "«gpu»" is [Gg][Pp][Uu]."""
 
@@ -41,7 +43,7 @@ def messages() -> dict[str, Any]:
     """Return all data that the page needs to explain a message."""
     return {
         "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
-        **_patterns(), "short": _SHORT,
+        **_patterns(),
         "stamp": script(STAMP), "prefix": script(PREFIX), "few": FEW, "copied": scan.COPIED,
         "memory": _memory(),
         "escapes": script(ESCAPES.pattern.decode()), "wrapped": script(scan.WRAPPED.pattern.decode()),
@@ -103,12 +105,41 @@ def _patterns() -> dict[str, Any]:
             del finds[longer]
     times = Counter(map(tuple, joined.values()))
     lists = [finds for finds, count in times.items() if count > 1 and len(finds) > 1]
+    signs = _signs_of_groups([regex for _, regex, _ in joined])
     patterns, last = [], 0
     for (number, regex, alone), finds in joined.items():
         shared = lists.index(tuple(finds)) if tuple(finds) in lists else "\n".join(finds)
-        patterns.append([number - last, shared, *([regex, alone] if alone else [regex] if regex else [])])
+        signed = _signed(regex, signs)
+        patterns.append([number - last, shared, *([signed, alone] if alone else [signed] if signed else [])])
         last = number
-    return {"lists": lists, "patterns": patterns}
+    return {"lists": lists, "short": signs | _SHORT, "patterns": patterns}
+
+
+def _signs_of_groups(expressions: Sequence[str]) -> dict[str, str]:
+    """Return signs for long groups that several expressions have, the longest first, and what they mean."""
+    times = Counter(group for one in expressions for group in set(_groups(one)) if len(group) >= _LONG)
+    signs: dict[str, str] = {}
+    for group in sorted((group for group, count in times.items() if count > 1), key=len, reverse=True):
+        if sum(group in one for one in expressions) > 1:
+            signs[chr(0xE000 + len(signs))] = group
+            expressions = [one.replace(group, list(signs)[-1]) for one in expressions]
+    return signs
+
+
+def _signed(expression: str, signs: dict[str, str]) -> str:
+    for sign, meant in signs.items():
+        expression = expression.replace(meant, sign)
+    return expression
+
+
+def _groups(expression: str) -> Iterator[str]:
+    """Yield the parts of an expression in brackets, as _SHORT writes them."""
+    opened = []
+    for place, letter in enumerate(expression):
+        if letter in "(¢":
+            opened.append(place)
+        elif letter == ")" and opened:
+            yield expression[opened.pop() : place + 1]
 
 
 def _pattern(cause: str, pattern: Pattern) -> list[Any]:
@@ -123,9 +154,7 @@ def _pattern(cause: str, pattern: Pattern) -> list[Any]:
 
 def _shortened(expression: str | re.Pattern[str]) -> str:
     """Return an expression for the page with signs for what is long and frequent."""
-    regex = script(expression)
-    for sign, meant in _SHORT.items():
-        regex = regex.replace(meant, sign)
+    regex = _signed(script(expression), _SHORT)
     return _EITHER_CASE.sub(lambda run: f"«{re.sub(r'[][A-Z]', '', run[0])}»", regex)
 
 
