@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.doctor.logs import Log
-    from gpusetup.model.diagnosis import Finding, NextStep
+    from gpusetup.model.diagnosis import Finding, NextStep, SimilarCause
 
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".xml")
@@ -287,6 +287,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     """
     from gpusetup.doctor.next_steps import after_symptoms, next_steps
     from gpusetup.doctor.questions import lookups, with_lookups
+    from gpusetup.doctor.similar import similar
 
     shown = () if found else with_lookups(log.text)
     clean = not found and (routine(shown) or (log.quiet and log.known and not shown))
@@ -296,6 +297,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     known = clean or shown or log.binary
     steps = after_symptoms(found) if found else () if known else next_steps(log.end)
     asked = lookups(log.text) if log.quiet and not (known or found or steps or log.lines) else ()
+    alike = similar(log.end) if not (known or found or asked or (log.quiet and log.lines)) else ()
     if arguments.format == "json":
         from msgspec import UNSET
 
@@ -307,8 +309,9 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
             clean=clean,
             findings=found,
             outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
+            similar=alike or UNSET,
             next_steps=steps or UNSET,
-            send=_not_known(log, (), asked) if not (shown or found or clean) else UNSET,
+            send=_not_known(log, (), asked, ()) if not (shown or found or clean) else UNSET,
         )
         said = output.json_text(document)
     elif shown:
@@ -316,16 +319,16 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     elif found or clean:
         said = texts.CLEAN if clean else output.painted(texts.messages(found)) + texts.steps_text(steps)
     else:
-        said = _not_known(log, steps, asked)
+        said = _not_known(log, steps, asked, alike)
     output.write_answer(said, arguments.out)
     return code
 
 
-def _not_known(log: Log, steps: tuple[NextStep, ...], asked: tuple[str, ...]) -> str:
+def _not_known(log: Log, steps: tuple[NextStep, ...], asked: tuple[str, ...], alike: tuple[SimilarCause, ...]) -> str:
     if log.binary:
         return texts.NO_TEXT
     if log.quiet and log.lines and not steps:
         return texts.NO_LINE_KNOWN
     begin = texts.NO_WORD_OF_IT if log.text and not (steps or asked or names_gpu(log.text)) else ""
     begin = texts.A_QUESTION + texts.commands_text(asked) if asked else begin
-    return texts.NOT_RECOGNISED + texts.steps_text(steps) + texts.TELL_US + begin
+    return texts.NOT_RECOGNISED + texts.similar_text(alike) + texts.steps_text(steps) + texts.TELL_US + begin

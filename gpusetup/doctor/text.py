@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.other_trouble import Shown
 from gpusetup.model import visible
-from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference
+from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference, SimilarCause
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
@@ -76,6 +76,16 @@ def outside_text(shown: Iterable[Shown]) -> str:
 def commands_text(commands: Iterable[str]) -> str:
     """Return commands to copy, each on its line."""
     return "".join(f"       $ {visible(command)}\n" for command in commands)
+
+
+def similar_text(causes: Sequence[SimilarCause]) -> str:
+    """Return the causes of similar messages; empty without any."""
+    if not causes:
+        return ""
+    lines = ["", "Messages with similar words have these causes, the likeliest first; none is sure:"]
+    for one in causes:
+        lines += _wrapped(f"{one.title} [{one.cause}]", "  ", "    ")
+    return "\n".join([*lines, f"       $ gpusetup doctor --explain {causes[0].cause}"]) + "\n"
 
 
 def steps_text(steps: Sequence[NextStep]) -> str:

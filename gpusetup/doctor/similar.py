@@ -1,0 +1,39 @@
+"""Causes whose known messages have similar words: offered, never named as certain, where no rule knows a message."""
+
+import re
+from functools import cache
+from heapq import nlargest
+
+import msgspec
+
+from gpusetup.doctor.catalogue import catalogue, read_table
+from gpusetup.doctor.patterns import FEW
+from gpusetup.doctor.scan import AMD, MODULE, NVIDIA
+from gpusetup.model.diagnosis import SimilarCause
+
+_MOST = 3
+_LEAST = 60
+_PLACE = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|/[\w./+-]*/")
+_BETWEEN = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.-]")
+_WORD = re.compile(r"[a-z][a-z0-9+]*|\b\d{1,3}\b")
+
+
+def words(text: str) -> set[str]:
+    """Return the words and small numbers of a message, of names with several words each; no addresses and folders."""
+    return set(_WORD.findall(_BETWEEN.sub(" ", _PLACE.sub(" ", text)).lower()))
+
+
+@cache
+def _weights() -> dict[str, dict[str, int]]:
+    """Return how much each word speaks for a cause (tens of natural logarithms); "" is how frequent the cause is."""
+    return msgspec.json.decode(read_table("similar.json"), type=dict[str, dict[str, int]])
+
+
+def similar(text: str) -> tuple[SimilarCause, ...]:
+    """Return the likeliest causes of a short text, the likeliest first; none where few of its words are known."""
+    if text.count("\n") > FEW or AMD.search(text) or (MODULE.search(text) and not NVIDIA.search(text)):
+        return ()
+    said = {"", *words(text)}
+    scores = {cause: sum(known[word] for word in said & known.keys()) for cause, known in _weights().items()}
+    likeliest = [cause for cause in nlargest(_MOST, scores, scores.__getitem__) if scores[cause] >= _LEAST]
+    return tuple(SimilarCause(cause, catalogue()[cause].title) for cause in likeliest)
