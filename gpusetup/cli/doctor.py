@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.doctor.logs import Log
-    from gpusetup.model.diagnosis import Finding, NextStep, SimilarCause
+    from gpusetup.model.diagnosis import Finding, NextStep
 
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz", ".xml")
@@ -324,7 +324,7 @@ def _answer_text(arguments: argparse.Namespace, found: tuple[Finding, ...], log:
     return code
 
 
-def _not_known(log: Log, steps: tuple[NextStep, ...], asked: tuple[str, ...], alike: tuple[SimilarCause, ...]) -> str:
+def _not_known(log: Log, steps: tuple[NextStep, ...], asked: tuple[str, ...], alike: tuple[str, ...]) -> str:
     if log.binary:
         return texts.NO_TEXT
     if log.quiet and log.lines and not steps:

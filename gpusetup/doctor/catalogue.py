@@ -201,10 +201,6 @@ def _nvml(groups: Groups) -> str:
     return "nvml-error" if told.startswith(("NVML_ERROR_", "NVMLError_")) else _by_name().get(told.lower(), "")
 
 
-def _xid(groups: Groups) -> str:
-    return _xid_causes().get(int(groups["xid"]), "xid-other")
-
-
 @cache
 def _xid_causes() -> dict[int, str]:
     return {number: cause.id for cause in catalogue().causes.values() for number in cause.xids}
@@ -226,7 +222,7 @@ _TABLES: tuple[tuple[str, str, Callable[[Groups], str]], ...] = (
     ("cuda-error", "status_number", _status),
     ("nvml-error", "nvml", _nvml),
     ("nvml-error", "nvml_number", _nvml),
-    ("xid-other", "xid", _xid),
+    ("xid-other", "xid", lambda groups: _xid_causes().get(int(groups["xid"]), "xid-other")),
     ("sxid-unknown", "sxid", _sxid),
 )
 

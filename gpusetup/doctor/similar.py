@@ -6,12 +6,10 @@ from heapq import nlargest
 
 import msgspec
 
-from gpusetup.doctor.catalogue import catalogue, read_table
+from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.patterns import FEW
 from gpusetup.doctor.scan import AMD, MODULE, NVIDIA
-from gpusetup.model.diagnosis import SimilarCause
 
-_MOST = 3
 _LEAST = 60
 _PLACE = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|/[\w./+-]*/")
 _BETWEEN = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.-]")
@@ -29,11 +27,10 @@ def _weights() -> dict[str, dict[str, int]]:
     return msgspec.json.decode(read_table("similar.json"), type=dict[str, dict[str, int]])
 
 
-def similar(text: str) -> tuple[SimilarCause, ...]:
+def similar(text: str, most: int = 3) -> tuple[str, ...]:
     """Return the likeliest causes of a short text, the likeliest first; none where few of its words are known."""
     if text.count("\n") > FEW or AMD.search(text) or (MODULE.search(text) and not NVIDIA.search(text)):
         return ()
     said = {"", *words(text)}
     scores = {cause: sum(known[word] for word in said & known.keys()) for cause, known in _weights().items()}
-    likeliest = [cause for cause in nlargest(_MOST, scores, scores.__getitem__) if scores[cause] >= _LEAST]
-    return tuple(SimilarCause(cause, catalogue()[cause].title) for cause in likeliest)
+    return tuple(cause for cause in nlargest(most, scores, scores.__getitem__) if scores[cause] >= _LEAST)

@@ -4,10 +4,10 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.catalogue import catalogue, read_table
 from gpusetup.doctor.other_trouble import Shown
 from gpusetup.model import visible
-from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference, SimilarCause
+from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, Recovery, Reference
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
@@ -78,14 +78,14 @@ def commands_text(commands: Iterable[str]) -> str:
     return "".join(f"       $ {visible(command)}\n" for command in commands)
 
 
-def similar_text(causes: Sequence[SimilarCause]) -> str:
+def similar_text(causes: Sequence[str]) -> str:
     """Return the causes of similar messages; empty without any."""
     if not causes:
         return ""
     lines = ["", "Messages with similar words have these causes, the likeliest first; none is sure:"]
     for one in causes:
-        lines += _wrapped(f"{one.title} [{one.cause}]", "  ", "    ")
-    return "\n".join([*lines, f"       $ gpusetup doctor --explain {causes[0].cause}"]) + "\n"
+        lines += _wrapped(f"{catalogue()[one].title} [{one}]", "  ", "    ")
+    return "\n".join([*lines, f"       $ gpusetup doctor --explain {causes[0]}"]) + "\n"
 
 
 def steps_text(steps: Sequence[NextStep]) -> str:

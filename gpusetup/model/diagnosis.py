@@ -222,13 +222,6 @@ class NextStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: str
 
 
-class SimilarCause(Struct, frozen=True, forbid_unknown_fields=True):
-    """A cause whose messages have words in common with a text in which no cause is known."""
-
-    cause: str
-    title: str
-
-
 class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program of the stack, how to recognise its lines, and where it says more."""
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model import Document, Success
-from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered, SimilarCause
+from gpusetup.model.diagnosis import Diagnosis, Finding, NextStep, Recovered
 from gpusetup.model.verdict import Result, Verdict
 
 
@@ -51,7 +51,7 @@ class DoctorText(Document, frozen=True, kw_only=True, tag="gpusetup/doctor/1"):
     clean: bool
     findings: tuple[Finding, ...]
     outside: tuple[OutsideTold, ...] | UnsetType = UNSET
-    similar: tuple[SimilarCause, ...] | UnsetType = UNSET
+    similar: tuple[str, ...] | UnsetType = UNSET
     """Causes of similar messages, the likeliest first, if no cause is known."""
     next_steps: tuple[NextStep, ...] | UnsetType = UNSET
     """What gets the line that shows the cause, if the text does not show it."""

@@ -1,7 +1,7 @@
 """Hosts and requests: from facts and settings to a request for the resolver, and from a request to a stand-in host."""
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from gpusetup.components.parsing import file_source
 from gpusetup.components.python.requirements import adopted_python, installed_version
 from gpusetup.components.record import record_of
 from gpusetup.components.vgpu import brings_guest_driver
+from gpusetup.errors import shipped
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
 from gpusetup.matrix.load import Matrix
 from gpusetup.matrix.load import matrix as load_matrix
@@ -142,30 +143,16 @@ def described_host(request: Request) -> HostFacts:
     family = "debian" if name in _DEBIAN_LIKE else "suse" if name.startswith(_SUSE_LIKE) else "redhat"
     codename = codename_of(by_id(load_matrix(), label))
     archive = [codename, f"{codename}-updates", f"{codename}-security"] if codename else []
-    document: dict[str, Any] = {
-        "os": {"id": name, "version_id": version, "codename": codename, "name": label,
-               "family": family},
+    document = msgspec.json.decode(shipped("plan/data/described.json")) | {
+        "os": {"id": name, "version_id": version, "codename": codename, "name": label, "family": family},
         "arch": request.arch or "x86_64",
         "kernel": {"running": UNKNOWN_KERNEL, "next": UNKNOWN_KERNEL, "next_basis": "not a host"},
-        "boot": {"id": None, "time": None},
-        "gpus": [],
-        "nvswitch": None,
-        "driver": None,
-        "nouveau": {"loaded": False, "blacklisted": False, "in_initramfs": None},
-        "secure_boot": None,
-        "firmware": {"uefi": False, "setup_mode": None, "lockdown": None, "signatures_enforced": False},
-        "virtualisation": {"kind": "unknown", "cloud": None, "vendor": None, "product": None, "laptop": False,
-                           "container": None, "wsl": False, "driver_refused": None},
-        "cuda": {},
-        "containers": {},
-        "smi": None,
-        "display": {},
         "packages": {
             "manager": {"debian": "apt", "suse": "zypper"}.get(family, "dnf"),
             "automatic_upgrades": {"enabled": False, "excludes_nvidia": False},
             "sources": [{"file": "", "uri": "", "suites": [suite], "components": ["main"]} for suite in archive],
         },
-    }  # fmt: skip
+    }
     return msgspec.convert(document, HostFacts)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import combinations
 from typing import Any, cast
 
 import msgspec
@@ -271,18 +272,7 @@ def add_pythons(space: Space) -> None:
         space.unary("distribution-python", "python", lambda value: value.version in known, subject=(space.os, known))
 
 
-_SHARED_MAJOR = (
-    ("torch", "cuda"),
-    ("tensorflow", "cuda"),
-    ("jax", "cuda"),
-    ("torch", "tensorflow"),
-    ("torch", "jax"),
-    ("tensorflow", "jax"),
-    ("nccl", "cuda"),
-    ("torch", "nccl"),
-    ("tensorflow", "nccl"),
-    ("jax", "nccl"),
-)
+_SHARED_MAJOR = tuple(combinations(("torch", "tensorflow", "jax", "nccl", "cuda"), 2))
 
 
 def add_runtimes(space: Space) -> None:

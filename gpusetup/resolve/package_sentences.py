@@ -179,31 +179,18 @@ def _clearest_pins(found: list[str], one: Any, two: Any) -> Iterator[str]:
     yield from (exact or found)[:2]
 
 
-WRITERS: dict[str, str | Callable[[Any, Any], str]] = {
+WRITERS: dict[str, Callable[[Any, Any], str]] = {
     "package-built-from-source": _built,
     "package-recency": _too_far_behind,
-    "package-wheel-instead": (
-        "newer releases of {name} have wheels: older ones are built only where one is named exactly"
-    ),
-    "package-placeholder": "some versions of {name} only keep its name: they hold nothing",
-    "package-withdrawn": "its project withdrew some releases of {name}: ask for one by its whole version",
     "package-for-cpu": _cpu,
     "package-glibc": _glibc,
     "package-gpu-floor": _gpu_floor,
-    "package-gpu-untold": (
-        "nobody published which GPUs some releases of {name} after {subject[1]} have code for, and others leave out "
-        "{subject[0].label} ({subject[0].cc}): those are chosen only by name"
-    ),
     "package-cuda-for-gpu": _gpu_compiler,
     "package-driver-floor": _driver_floor,
     "package-code-for-gpu": _gpu_code,
     "package-cuda-needs-driver": _driver,
     "package-requires": _requires,
     "torch-companion": _companion,
-    "package-beside-index-torch": (
-        "beside {name}, gpusetup takes torch from the Python index, where its requirements are known; name another "
-        "build to get it (torch==X.Y.Z+cuNNN)"
-    ),
     "package-cuda-major": _major,
     "package-pins-agree": _pins,
 }

@@ -1,8 +1,12 @@
 """One sentence per rule: what it forbids, in terms of the values that the other rules leave."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
+import msgspec
+
+from gpusetup.errors import shipped
 from gpusetup.matrix.gpus import GpuKind
 from gpusetup.model.request import BUILT_FOR, LibraryCandidates, Requirement
 from gpusetup.resolve import rules
@@ -32,11 +36,15 @@ def sentence(context: Context, member: Unary | Pair) -> str:
     """Return the sentence for a rule in this context."""
     if member.rule in KEYS:
         return allowed(member.subject, member.rule, member.scope[0])
-    writer = _WRITERS.get(member.rule) or WRITERS.get(member.rule) or _general
-    if isinstance(writer, str):
+    if text := _texts().get(member.rule):
         it = "it" if context.candidate else title(member.scope[-1])
-        return writer.format(name=member.scope[0], it=it, subject=member.subject)
-    return writer(context, member)
+        return text.format(name=member.scope[0], it=it, subject=member.subject)
+    return (_WRITERS.get(member.rule) or WRITERS.get(member.rule) or _general)(context, member)
+
+
+@cache
+def _texts() -> dict[str, str]:
+    return msgspec.json.decode(shipped("resolve/sentences.json"), type=dict[str, str])
 
 
 def _allowed(context: Context, member: Unary) -> list[Value]:
@@ -125,10 +133,6 @@ def _window(_: Context, member: Unary) -> str:
     if gpu.last_branch is not None:
         parts.append(f"R{gpu.last_branch} is the last driver branch for it")
     return f"{gpu.label} is {gpu.arch}: " + " and ".join(parts)
-
-
-def _module(_: Context, member: Unary) -> str:
-    return only_module(member.subject)
 
 
 def _gpu_span(context: Context, member: Unary) -> str:
@@ -358,17 +362,13 @@ def _driver_of_another_system(_: Context, member: Unary) -> str:
     return "this is a container, which uses the driver of its host: do not install one in it"
 
 
-_WRITERS: dict[str, str | Callable[[Context, Any], str]] = {
+_WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "requested": _requested,
     "installed-driver-stays": _stays,
     "repository-offers": _offers,
     "driver-elsewhere": _driver_of_another_system,
-    "jetson-driver-elsewhere": (
-        "{subject.label} is a Jetson: its driver and CUDA come with JetPack, not from a driver branch"
-    ),
     "gpu-driver-window": _window,
-    "module-flavour": _module,
-    "gpu-product-floor": "NVIDIA lists {subject.label} from driver {subject.min_driver}",
+    "module-flavour": lambda _, member: only_module(member.subject),
     "toolkit-targets-gpu": _gpu_span,
     "cudnn-support-row": _gpu_span,
     "cupy-gpu-window": _gpu_span,
@@ -376,10 +376,6 @@ _WRITERS: dict[str, str | Callable[[Context, Any], str]] = {
     "torch-needs-code-for-gpu": _gpu_span,
     "tensorflow-needs-code-for-gpu": _gpu_span,
     "jax-needs-code-for-gpu": _gpu_span,
-    "tensorflow-fails-on-gpu": (
-        "{it} starts on {subject.label} and fails there: its compiler writes PTX that does not know compute "
-        "capability {subject.cc}; NVIDIA's TensorFlow container works"
-    ),
     "jax-gpu-floor": _jax_gpu_floor,
     "driver-runs-cuda": _driver_runs,
     "one-cuda-major": _one_major,
@@ -393,13 +389,7 @@ _WRITERS: dict[str, str | Callable[[Context, Any], str]] = {
     "distribution-python": _distribution_python,
     "glibc-tag": _glibc,
     "distribution-has-cuda": _distribution_cuda,
-    "distribution-has-driver": "NVIDIA's driver guides list {subject.name} up to R{subject.last_branch}",
     "distribution-cpu": _cpu,
-    "gpu-only-beside-cpu": "{subject[0].label} comes only with {subject[0].only_cpu} CPUs; {subject[1]} was asked for",
     "wheel-for-cpu": _wheel_cpu,
     "jax-driver-floor": _jax_floor,
-    "ptx-needs-native-driver": (
-        "{it} has only PTX for {subject.label}, which the driver compiles: the driver must be as new as the build's "
-        "CUDA"
-    ),
 }
