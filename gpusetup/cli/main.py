@@ -31,15 +31,12 @@ _EPILOG = (
 def _all_words() -> str:
     words = first_words()
     width = max(map(len, words))
-    shown = {word.ljust(width): text + _and_below(word) for word, text in words.items()}
+    under = {word: ", ".join(below(word)) for word in words}
+    shown = {word.ljust(width): f"{text} ({under[word]})" if under[word] else text for word, text in words.items()}
     return "\n\n".join(
         f"{heading}:\n" + listed({word.ljust(width): shown[word.ljust(width)] for word in group})
         for heading, group in GROUPS.items()
     )
-
-
-def _and_below(word: str) -> str:
-    return f" ({', '.join(further)})" if (further := below(word)) else ""
 
 
 def top_parser() -> argparse.ArgumentParser:

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     warnings = _warnings(request, matrix)
     from gpusetup.cli.matrix_text import answer_text, overview, overview_text, printed
 
-    bare = name == "cuda" and not _asked(request)
+    bare = name == "cuda" and not any((request.requirements, request.gpus, request.driver, request.os, request.arch))
     if arguments.format == "json":
         from gpusetup.model.answers import MatrixRows
 
@@ -152,10 +152,6 @@ def _warnings(request: Request, matrix: Matrix) -> list[str]:
     about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
     exact = (alone(wish, matrix) for wish in request.requirements)
     return [text for text in (age_warning(matrix), about_driver, *exact) if text]
-
-
-def _asked(request: Request) -> bool:
-    return bool(request.requirements or request.gpus or request.driver or request.os or request.arch)
 
 
 def _fitting_frameworks(request: Request, matrix: Matrix) -> dict[str, list[str]]:

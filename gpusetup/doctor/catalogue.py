@@ -244,11 +244,7 @@ _KIND = {
 
 def explained() -> dict[str, Callable[[], str]]:
     """Return, for each cause id, a function that writes its page."""
-    return {cause.id: partial(_text, cause) for cause in catalogue().causes.values()}
-
-
-def _text(cause: Cause) -> str:
-    return "\n".join(_page(cause)) + "\n"
+    return {name: partial(lambda one: "\n".join([*_page(one), ""]), one) for name, one in catalogue().causes.items()}
 
 
 def _page(cause: Cause) -> Iterator[str]:

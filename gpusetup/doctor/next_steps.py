@@ -1,7 +1,7 @@
 """The commands that get more about a text without a known cause, by the program that a line of trouble names."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
@@ -24,15 +24,29 @@ def programs() -> tuple[tuple[Program, re.Pattern[str]], ...]:
 
 def next_steps(text: str) -> tuple[NextStep, ...]:
     """Return the steps for the program in the lines of trouble, or in the whole text if it is short; else nothing."""
-    if AMD.search(text) or (MODULE.search(text) and not NVIDIA.search(text)):  # another maker's
-        return ()
-    lines = "\n".join(line for line, kind in judged(text) if kind is None and _grave(line))
+    lines = trouble(text)
     return (_steps(lines, text) or _steps(text if text.count("\n") < FEW else "", text)) if lines else ()
 
 
-def _grave(line: str) -> bool:
-    """Return whether a line says that something failed, and is not itself of a lower level."""
-    return (TROUBLE.search(line.encode().lower()) or _GRAVE.search(line)) is not None and _MILD.search(line) is None
+@lru_cache(maxsize=1)
+def trouble(text: str) -> str:
+    """Return the lines which say that something failed, and are not of a lower level; none if it is another maker's."""
+    return (
+        ""
+        if others(text)
+        else "\n".join(
+            line
+            for line, kind in judged(text)
+            if kind is None
+            and (TROUBLE.search(line.encode().lower()) or _GRAVE.search(line))
+            and not _MILD.search(line)
+        )
+    )
+
+
+def others(text: str) -> bool:
+    """Return whether a text is about AMD's stack or another maker's module."""
+    return bool(AMD.search(text) or (MODULE.search(text) and not NVIDIA.search(text)))
 
 
 def after_symptoms(found: tuple[Finding, ...]) -> tuple[NextStep, ...]:

@@ -7,8 +7,8 @@ from heapq import nlargest
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.next_steps import others, trouble
 from gpusetup.doctor.patterns import FEW
-from gpusetup.doctor.scan import AMD, MODULE, NVIDIA
 
 _LEAST = 60
 _PLACE = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|/[\w./+-]*/")
@@ -28,9 +28,7 @@ def _weights() -> dict[str, dict[str, int]]:
 
 
 def similar(text: str, most: int = 3) -> tuple[str, ...]:
-    """Return the likeliest causes of a short text, the likeliest first; none where few of its words are known."""
-    if text.count("\n") > FEW or AMD.search(text) or (MODULE.search(text) and not NVIDIA.search(text)):
-        return ()
-    said = {"", *words(text)}
+    """Return the likeliest causes, the likeliest first, by all lines or those of trouble; none by few known words."""
+    said = {"", *words(text if text.count("\n") < FEW and not others(text) else trouble(text))}
     scores = {cause: sum(known[word] for word in said & known.keys()) for cause, known in _weights().items()}
     return tuple(cause for cause in nlargest(most, scores, scores.__getitem__) if scores[cause] >= _LEAST)
