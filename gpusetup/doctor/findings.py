@@ -14,7 +14,7 @@ from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, read_table
 from gpusetup.doctor.library_packages import fixes_for
 from gpusetup.doctor.scan import Match, scan, scan_chunks
-from gpusetup.doctor.similar import similar
+from gpusetup.doctor.similar import plausible
 from gpusetup.model.diagnosis import Finding
 from gpusetup.recovery.table import GPU, gravest, of_cause, of_driver, of_xid, settled, table
 from gpusetup.recovery.table import Reset as Since
@@ -157,7 +157,7 @@ def diagnose_text(text: str) -> tuple[Finding, ...]:
     if not matches and text.islower() and len(text) <= _SHORT:
         known, texts = _printed()
         matches = scan(known.sub(lambda found: texts.get(found[0].lower(), found[0]), text))
-    matches = matches or [one for one in _typed(text.strip()) if text.islower() or one.cause in similar(text, 5)]
+    matches = matches or [one for one in _typed(text.strip()) if text.islower() or plausible(text, one.cause)]
     if not matches and len(text) <= _SHORT:
         matches = [Match(cause, 1, (text.strip(),), groups, 1) for cause, groups in bare_numbers(text)]
     return findings(matches)

@@ -27,8 +27,18 @@ def _weights() -> dict[str, dict[str, int]]:
     return msgspec.json.decode(read_table("similar.json"), type=dict[str, dict[str, int]])
 
 
-def similar(text: str, most: int = 3) -> tuple[str, ...]:
-    """Return the likeliest causes, the likeliest first, by all lines or those of trouble; none by few known words."""
+def _scores(text: str) -> dict[str, int]:
     said = {"", *words(text if text.count("\n") < FEW and not others(text) else trouble(text))}
-    scores = {cause: sum(known[word] for word in said & known.keys()) for cause, known in _weights().items()}
-    return tuple(cause for cause in nlargest(most, scores, scores.__getitem__) if scores[cause] >= _LEAST)
+    return {cause: sum(known[word] for word in said & known.keys()) for cause, known in _weights().items()}
+
+
+def similar(text: str) -> tuple[str, ...]:
+    """Return the likeliest causes, the likeliest first, by all lines or those of trouble; none by few known words."""
+    scores = _scores(text)
+    return tuple(cause for cause in nlargest(3, scores, scores.__getitem__) if scores[cause] >= _LEAST)
+
+
+def plausible(text: str, cause: str) -> bool:
+    """Return whether the words of a text speak at least half as much for a cause as for the likeliest one."""
+    scores = _scores(text)
+    return 2 * scores[cause] >= max(scores.values())

@@ -39,10 +39,6 @@ def _loaded(host: HostFacts) -> str | None:
     return host.driver.loaded.version if host.driver.loaded else "none"
 
 
-def _cuda(host: HostFacts) -> str:
-    return _versions(kit.version for kit in host.cuda.toolkits)
-
-
 def _versions(values: Iterable[str | None]) -> str:
     return ", ".join(sorted({value for value in values if value})) or "none"
 
@@ -80,7 +76,7 @@ HOST: tuple[Property, ...] = (
     Property("driver", "driver", lambda host: host.driver.version if host.driver else "none"),
     Property("driver.loaded", "loaded driver", _loaded),
     Property("driver.flavour", "kernel modules", lambda host: host.driver.flavour if host.driver else None),
-    Property("cuda", "CUDA", _cuda),
+    Property("cuda", "CUDA", lambda host: _versions(kit.version for kit in host.cuda.toolkits)),
     Property("cudnn", "cuDNN", lambda host: _versions(item.version for item in host.cudnn)),
     Property("nccl", "NCCL", lambda host: _versions(item.version for item in host.nccl)),
     Property("container_toolkit", "container toolkit", lambda host: host.containers.toolkit or "none"),

@@ -22,13 +22,10 @@ def describe(facts: Facts) -> str:
 def described(facts: Facts) -> Iterator[tuple[str, list[tuple[str, str]], HostFacts | None]]:
     """Yield title, labelled rows and one host for each kind of host; then each host without an answer, with None."""
     for names in group(facts.hosts).values():
-        yield _title(names), list(_lines(facts.hosts[names[0]])), facts.hosts[names[0]]
+        title = names[0] if len(names) == 1 else f"{len(names)} hosts alike: " + ", ".join(names)
+        yield title, list(_lines(facts.hosts[names[0]])), facts.hosts[names[0]]
     for name, failure in facts.failures.items():
         yield name, [("no answer", str(failure))], None
-
-
-def _title(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} hosts alike: " + ", ".join(names)
 
 
 def _block(title: str, rows: list[tuple[str, str]]) -> str:

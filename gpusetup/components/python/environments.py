@@ -380,10 +380,6 @@ def _signers(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for prints in of_it for text in prints)) if bundle else ()
 
 
-def _patterns(context: Context, matrix: Matrix) -> tuple[str, ...]:
-    return packaged_patterns(system_of(matrix, context.facts))
-
-
 def _why_packages(_host: Judged, wanted: Wanted) -> str:
     stack, interpreter = wanted.stack, wanted.interpreter
     if not interpreter or stack.python is None:
@@ -401,7 +397,7 @@ PYTHON = Component(
         "environments": _wishes,
     },
     packages={"python": Group(_why_packages)},
-    patterns=_patterns,
+    patterns=lambda context, matrix: packaged_patterns(system_of(matrix, context.facts)),
     refusals=adoption,
     wants=_wants,
     actions=_actions,
