@@ -39,6 +39,7 @@ def similar(text: str) -> tuple[str, ...]:
 
 
 def plausible(text: str, cause: str) -> bool:
-    """Return whether the words of a text speak at least half as much for a cause as for the likeliest one."""
+    """Return whether the words of a text, if they say something, speak half as much for a cause as for the likeliest."""
     scores = _scores(text)
-    return 2 * scores[cause] >= max(scores.values())
+    likeliest = max(scores.values())
+    return likeliest < _LEAST or 2 * scores[cause] >= likeliest

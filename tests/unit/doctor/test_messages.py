@@ -13,6 +13,7 @@ from gpusetup.doctor.other_trouble import outside
 from gpusetup.doctor.patterns import Expression
 from gpusetup.doctor.questions import lookups
 from tests.unit.doctor.score import FIXTURES, WORDINGS, named, score
+from tools.similar import PLACE, table
 
 
 def causes(text):
@@ -141,6 +142,18 @@ def test_the_answer_claims_no_cause_and_stays_not_recognised(doctor):
     told = json.loads(doctor(3, "--format", "json", text))
     assert (told["recognised"], told["next_steps"][0]["program"]) == (False, "DKMS")
     assert doctor(3, "--text", "-", given="step 1\n" * 200_000 + text).startswith(answer)
+
+
+def test_where_no_rule_knows_a_message_the_causes_of_similar_ones_are_offered_and_none_is_claimed(doctor):
+    text = "frobnicated: the display of sessions with remote desktop is dark until nvidia persistence daemon restarts"
+    told = json.loads(doctor(3, "--format", "json", text))
+    assert (told["recognised"], told["findings"], len(told["similar"])) == (False, [], 3)
+    assert all(f"[{cause}]" in doctor(3, text) for cause in told["similar"])
+    assert "similar" not in json.loads(doctor(3, "--format", "json", "frobnication failed"))
+
+
+def test_the_weights_of_words_are_those_of_the_labelled_messages():
+    assert PLACE.read_text(encoding="utf-8") == table(), "python -m tools.similar writes them"
 
 
 def test_what_programs_take_from_a_text_can_go_into_a_shell():
