@@ -10,7 +10,7 @@ from gpusetup.doctor.catalogue import read_table
 from gpusetup.doctor.next_steps import others, trouble
 from gpusetup.doctor.patterns import FEW
 
-_LEAST = 60
+_LEAST, _CLEAR = 60, 80
 _PLACE = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|/[\w./+-]*/")
 _BETWEEN = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.-]")
 _WORD = re.compile(r"[a-z][a-z0-9+]*|\b\d{1,3}\b")
@@ -42,4 +42,4 @@ def plausible(text: str, cause: str) -> bool:
     """Return whether the words of a text, if they say something, speak half as much for a cause as for the likeliest."""
     scores = _scores(text)
     likeliest = max(scores.values())
-    return likeliest < _LEAST or 2 * scores[cause] >= likeliest
+    return likeliest < _CLEAR or 2 * scores[cause] >= likeliest
