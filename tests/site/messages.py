@@ -18,7 +18,7 @@ from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.other_trouble import outside, routine
 from gpusetup.doctor.references import mentioned, reference_in
 from tests.lab.browser import browser
-from tools.explorer.messages import messages
+from tools.explorer.messages import likeness, messages
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "tools/explorer/web/doctor.js"
@@ -82,7 +82,9 @@ def differences(texts: Sequence[str]) -> list[str]:
     found = []
     with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as chromium:
         page = chromium.open("about:blank")
-        page.tells(f"{ENGINE.read_text(encoding='utf-8')}; window.doctor = Doctor({json.dumps(messages())}); 1")
+        page.tells(
+            f"{ENGINE.read_text(encoding='utf-8')}; window.doctor = Doctor({json.dumps(messages())}, {json.dumps(likeness())}); 1"
+        )
         for start in range(0, len(texts), _AT_ONCE):
             some = list(texts[start : start + _AT_ONCE])
             said = page.tells(f"(() => {{ const texts = {json.dumps(some)}; return {_ASK} }})()")

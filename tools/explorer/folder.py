@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.load import matrix as load
 from tools.explorer.compiled import WISHES, Compiled, Gpus, drivers, releases, series
-from tools.explorer.messages import messages
+from tools.explorer.messages import likeness, messages
 from tools.explorer.reasons import about_reasons
 from tools.explorer.told import about_kinds, about_names, about_problem, about_rules
 
@@ -43,6 +43,7 @@ def write(folder: Path) -> None:
     (folder / "index.html").write_text(html, encoding="utf-8")
     _script(folder / "about.js", "window.EXPLORER", about)
     _script(folder / "messages.js", "EXPLORER.messages", messages())
+    _script(folder / "similar.js", "EXPLORER.similar", likeness())
 
 
 def documents(

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.doctor import other_trouble, scan
+from gpusetup.doctor import other_trouble, scan, similar
 from gpusetup.doctor.advice import CAPABILITY, WORDS, details
 from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors, errors_by_name, meaning, statuses, sxid
@@ -130,6 +130,12 @@ def _signed(expression: str, signs: dict[str, str]) -> str:
     for sign, meant in signs.items():
         expression = expression.replace(meant, sign)
     return expression
+
+
+def likeness() -> dict[str, Any]:
+    """Return what the words of a message speak for, which gpusetup.doctor.similar reads."""
+    forms = {"place": similar.PLACE, "between": similar.BETWEEN, "word": similar.WORD}
+    return {name: script(form) for name, form in forms.items()} | {"clear": similar.CLEAR, "weights": similar.weights()}
 
 
 def _groups(expression: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 // It knows no message: they come as data, which tools/explorer/messages.py writes. Nothing leaves the browser.
 "use strict";
 
-const Doctor = (data) => {
+const Doctor = (data, similar) => {
   const AROUND = 4, FAR = 1200, SHORT = 200, LONG = 14, FEW = 40;
   const made = new Map();
   const expression = (text, flags = "u") => {
@@ -213,6 +213,15 @@ const Doctor = (data) => {
     return cause ? [{ cause, line: 1, groups: {}, evidence: [text], times: 1 }] : [];
   }
 
+  // Whether the words of a text, if they say something, speak half as much for a cause as for the likeliest.
+  function plausible(text, cause) {
+    const parted = text.replace(expression(similar.place, "gu"), " ").replace(expression(similar.between, "gu"), " ");
+    const said = new Set(["", ...(parted.toLowerCase().match(expression(similar.word, "gu")) ?? [])]);
+    const score = (known) => [...said].reduce((sum, word) => sum + (own(known, word) ?? 0), 0);
+    const likeliest = Math.max(...Object.values(similar.weights).map(score));
+    return likeliest < similar.clear || 2 * score(similar.weights[cause]) >= likeliest;
+  }
+
   // -- a text that somebody typed without its capitals --------------------------------------------------------------
 
   const texts = new Map(known.flatMap(([, finds]) => finds).filter((find) => [...find].length >= LONG).map((find) => [find.toLowerCase(), find]));
@@ -275,7 +284,7 @@ const Doctor = (data) => {
     let matches = small && !text.includes(":") ? fromMemory(text.trim()) : [];
     if (!matches.length) matches = scan(text);
     if (!matches.length && small && text.length <= SHORT) matches = scan(printed(text));
-    if (!matches.length) matches = fromMemory(text.trim());
+    if (!matches.length) matches = fromMemory(text.trim()).filter(({ cause }) => small || plausible(text, cause));
     if (!matches.length && text.length <= SHORT) matches = bareNumbers(text);
     if (matches.length) return { findings: findings(matches) };
     for (const [mentioned] of text.matchAll(expression(data.mentioned, "gu"))) if (own(data.references, mentioned)) return { reference: mentioned };

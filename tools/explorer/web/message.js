@@ -9,7 +9,8 @@
   let doctor;
 
   const load = () => {
-    doctor ??= Promise.all([script("doctor.js"), script("messages.js")]).then(() => Doctor(EXPLORER.messages));
+    doctor ??= Promise.all([script("doctor.js"), script("messages.js"), script("similar.js")])
+      .then(() => Doctor(EXPLORER.messages, EXPLORER.similar));
     return doctor;
   };
 
