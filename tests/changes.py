@@ -1,8 +1,7 @@
 """Which of the slow stages a change touches: what CI runs beside the default ones.
 
 `./dev test changed` compares with the commit that was tested last: GPUSETUP_TESTED, which CI sets, else where this branch left the
-main one. Without either nothing is known: commits take turns, so that each waits a quarter of an hour and a few of them run all that
-needs no other machine and no booted guest; `./dev test all` runs everything.
+main one. Without either, commits take turns: in four of them each stage runs once that needs no other machine and no booted guest.
 """
 
 import os
