@@ -30,9 +30,8 @@ def examples() -> list[tuple[set[str], str]]:
         content = json.loads(path.read_text(encoding="utf-8"))
         entries = content.get("entries", ()) if isinstance(content, dict) else ()
         found += [(words(one["text"]), one["cause"]) for one in entries if one.get("cause") in causes]
-    for cause, wordings, parts in json.loads((MESSAGES / "rules/wordings.json").read_text(encoding="utf-8"))[
-        "of a class"
-    ]:
+    of_rules = json.loads((MESSAGES / "rules/wordings.json").read_text(encoding="utf-8"))
+    for cause, wordings, parts in of_rules["of a class"]:
         found += [(words(wording.format(part)), cause) for wording in wordings for part in parts]
     return found
 

@@ -244,7 +244,11 @@ _KIND = {
 
 def explained() -> dict[str, Callable[[], str]]:
     """Return, for each cause id, a function that writes its page."""
-    return {name: partial(lambda one: "\n".join([*_page(one), ""]), one) for name, one in catalogue().causes.items()}
+    return {cause.id: partial(_text, cause) for cause in catalogue().causes.values()}
+
+
+def _text(cause: Cause) -> str:
+    return "\n".join(_page(cause)) + "\n"
 
 
 def _page(cause: Cause) -> Iterator[str]:

@@ -31,17 +31,10 @@ def next_steps(text: str) -> tuple[NextStep, ...]:
 @lru_cache(maxsize=1)
 def trouble(text: str) -> str:
     """Return the lines which say that something failed, and are not of a lower level; none if it is another maker's."""
-    return (
-        ""
-        if others(text)
-        else "\n".join(
-            line
-            for line, kind in judged(text)
-            if kind is None
-            and (TROUBLE.search(line.encode().lower()) or _GRAVE.search(line))
-            and not _MILD.search(line)
-        )
-    )
+    if others(text):
+        return ""
+    lines = (line for line, kind in judged(text) if kind is None and not _MILD.search(line))
+    return "\n".join(line for line in lines if TROUBLE.search(line.encode().lower()) or _GRAVE.search(line))
 
 
 def others(text: str) -> bool:

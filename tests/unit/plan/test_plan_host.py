@@ -255,7 +255,7 @@ def test_a_host_without_room_to_look_at_packages_is_told_so_once(places, free, f
 
 def test_a_package_that_was_cut_while_it_was_unpacked_is_mended_by_the_apply_that_did_it():
     torn = changed(T4, packages={"problems": ("nvidia-smi is broken and must be reinstalled",)})
-    assert [item.reference for item in host_refusals(torn)] == ["GS-320"]
+    assert [(item.reference, "PACKAGES" in item.hint) for item in host_refusals(torn)] == [("GS-320", False)]
     assert list(host_refusals(changed(torn, state=HostRecord(apply=Apply(id="run-1"))))) == []
 
 
